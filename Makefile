@@ -1,0 +1,49 @@
+# Every target installs what it needs, says what it is doing, and caches. Start with `make demo` or `make test`.
+SHELL := /bin/sh
+PY := .venv/bin/python
+export PYTHONPATH := e2e
+PYTEST := .venv/bin/pytest
+
+.PHONY: help demo test e2e e2e-full lint generate lock cluster clean
+help: ## this list
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+demo: .venv/.ready ## the main job end to end on a real Kubernetes: a canary is promoted, a broken drafter is not
+	@$(PY) e2e/demo.py
+
+test: .venv/.ready ## unit tests, golden transcripts, and the operator against a real kube-apiserver
+	@$(PY) -m harness build
+	@$(PYTEST) tests
+
+e2e: .venv/.ready ## scenarios on a real one-node cluster with made-up GPUs (root)
+	@$(PY) -m harness build
+	@$(PYTEST) e2e
+
+e2e-full: demo e2e ## everything that runs on a cluster
+
+lint: .venv/.ready ## ruff, mypy, import contracts, and whether generated files are current
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports --no-cache > .lint-imports.log || { cat .lint-imports.log; exit 1; }
+	@$(PY) -m specfleet.api.crd --check
+
+generate: .venv/.ready ## crds/, the chart's copy, docs/conditions.md and docs/api.md from the code
+	@$(PY) -m specfleet.api.crd
+
+cluster: .venv/.ready ## a cluster to play with, until Ctrl-C (root)
+	@$(PY) -m harness up
+
+lock: .venv/.ready ## pin the newest versions that pyproject.toml allows
+	@.venv/bin/pip-compile -q --upgrade --strip-extras --no-emit-index-url --no-emit-trusted-host \
+	  --no-emit-find-links --no-annotate --no-header -o requirements.lock pyproject.toml
+	@.venv/bin/pip-compile -q --upgrade --extra cli --extra dev --strip-extras --allow-unsafe -c requirements.lock \
+	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-header \
+	  -o requirements-dev.lock pyproject.toml
+
+clean: ## remove the virtual environment and what tools cached here; the compiled Kubernetes stays in ~/.cache/specfleet
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .lint-imports.log
+
+.venv/.ready: requirements-dev.lock pyproject.toml
+	@sh e2e/venv.sh
+	@touch $@

@@ -1,0 +1,57 @@
+{{- define "specfleet.selector" -}}
+app.kubernetes.io/name: specfleet-operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "specfleet.labels" -}}
+{{ include "specfleet.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- define "specfleet.serviceAccount" -}}
+{{- if .Values.serviceAccount.create }}{{ .Values.serviceAccount.name | default .Release.Name }}
+{{- else }}{{ required "serviceAccount.name: set it, or let serviceAccount.create be true" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- define "specfleet.subject" -}}
+- kind: ServiceAccount
+  name: {{ include "specfleet.serviceAccount" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end }}
+
+{{- /* What the operator does in a namespace that it serves; it writes nothing on a SpecDecodeDeployment but /status. */}}
+{{- define "specfleet.rules" -}}
+- apiGroups: [specfleet.dev]
+  resources: [specdecodedeployments]
+  verbs: [get, list, watch]
+- apiGroups: [specfleet.dev]
+  resources: [specdecodedeployments/status]
+  verbs: [get, patch]
+# Owner references that block the owner's deletion need this where the API server enforces it, as OpenShift's does.
+- apiGroups: [specfleet.dev]
+  resources: [specdecodedeployments/finalizers]
+  verbs: [update]
+- apiGroups: [apps]
+  resources: [deployments, controllerrevisions]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [services, configmaps]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, patch]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create, patch]
+{{- if .Values.apiKeySecrets.read }}
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get]
+{{- end }}
+{{- end }}

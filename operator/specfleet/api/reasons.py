@@ -1,0 +1,196 @@
+"""Every reason that a condition or an event can carry, with what it means and what to do about it. Pure."""
+
+from enum import StrEnum
+from typing import Self
+
+
+class Reason(StrEnum):
+    """A CamelCase reason. `kind` is "state" (at rest or on the way), "wait" (holds until something changes), "abort"
+    (ended a canary), "problem" (needs a person) or "event" (only in events and status.decisions)."""
+
+    kind: str
+    means: str
+    todo: str
+
+    def __new__(cls, value: str, kind: str, means: str, todo: str) -> Self:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.kind, member.means, member.todo = kind, means, todo
+        return member
+
+    # At rest.
+    STABLE = "Stable", "state", "One revision serves all traffic and nothing is under way.", "Nothing."
+    SCALED_TO_ZERO = "ScaledToZero", "state", "spec.replicas is 0: no pod runs and none starts.", "Raise spec.replicas."
+    DELETING = "Deleting", "state", "The resource is being deleted; nothing new is created.", "Nothing."
+    NAMESPACE_TERMINATING = (
+        "NamespaceTerminating", "state", "The namespace is being deleted; nothing new is created.", "Nothing.",
+    )  # fmt: skip
+
+    # On the way.
+    FIRST_ROLLOUT = (
+        "FirstRollout", "state", "The first revision starts; it serves once its pods are ready, alive and correct.",
+        "Wait for weights to load; see the pods' events if it takes longer than pod.startupSeconds.",
+    )  # fmt: skip
+    CANARY_STARTING = (
+        "CanaryStarting", "state", "The canary's pods start; it has no traffic yet.", "Wait, or `abort`.",
+    )  # fmt: skip
+    CANARY_PROBING = (
+        "CanaryProbing", "state", "The canary's pods are ready and answer the operator's probe prompts.", "Wait.",
+    )  # fmt: skip
+    CANARY_DWELLING = (
+        "CanaryDwelling", "state", "The canary has reached a step and stays there for its minSeconds.",
+        "Wait, or `promote`.",
+    )  # fmt: skip
+    CANARY_ANALYSING = (
+        "CanaryAnalysing", "state", "The canary carries traffic and evidence is gathered for the next step.",
+        "Wait, or `promote`; `explain` shows each interval against its margin.",
+    )  # fmt: skip
+    CANARY_PROMOTING = (
+        "CanaryPromoting", "state", "The canary has proved itself and takes all traffic.", "Wait.",
+    )  # fmt: skip
+    RETAINING_OLD = (
+        "RetainingOld", "state", "Promoted; the old revision's remaining pods stay for rollout.retainSeconds.",
+        "`undo` is instant for as long as they stay.",
+    )  # fmt: skip
+    DRAINING = (
+        "Draining", "state", "Pods without new requests finish the running ones before they go.",
+        "Wait, at most pod.drainSeconds.",
+    )  # fmt: skip
+
+    # Waiting.
+    WAITING_FOR_PODS = (
+        "WaitingForPods", "wait", "Pods are scheduled but not ready yet.", "See the pods' events and logs.",
+    )  # fmt: skip
+    WAITING_FOR_GPUS = (
+        "WaitingForGPUs", "wait", "Pods cannot be scheduled for want of accelerators, or are refused by a quota.",
+        "Free GPUs, add nodes, lower spec.replicas, or set rollout.maxUnavailable to borrow from stable.",
+    )  # fmt: skip
+    CANARY_PAUSED = (
+        "CanaryPaused", "wait", "spec.paused holds the canary at its step; guards still act.",
+        "`resume`, `promote` or `abort`.",
+    )  # fmt: skip
+    CANARY_INCONCLUSIVE = (
+        "CanaryInconclusive", "wait",
+        "rollout.analysis.maxSeconds of evidence neither proved nor disproved the canary; it goes on measuring.",
+        "Widen the margin, add pods or traffic, `promote` or `abort`.",
+    )  # fmt: skip
+    NO_TRAFFIC = (
+        "NoTraffic", "wait", "An arm got no requests but the operator's probes, so nothing can be compared.",
+        "Send traffic, or `promote`.",
+    )  # fmt: skip
+    INSUFFICIENT_DATA = (
+        "InsufficientData", "wait", "Too few blocks of evidence, pods or drafts for a verdict.", "Wait for traffic.",
+    )  # fmt: skip
+    INSUFFICIENT_OVERLAP = (
+        "InsufficientOverlap", "wait", "The arms ran at batch sizes too different to compare their speed.",
+        "Wait for a larger weight or steadier load, or `promote`.",
+    )  # fmt: skip
+    METRICS_UNREACHABLE = (
+        "MetricsUnreachable", "wait", "The metrics of an arm's pods cannot be read (time-out, refused, TLS, 401).",
+        "Let the operator's namespace reach the pods' port 8000 (NetworkPolicy, service mesh).",
+    )  # fmt: skip
+    PROBE_UNKNOWN = (
+        "ProbeUnknown", "wait", "Nobody can ask whether the canary answers correctly, for example for want of the key.",
+        "Allow the operator to read engine.apiKeySecret (chart value apiKeySecrets.read).",
+    )  # fmt: skip
+    API_ERROR = (
+        "ApiError", "wait", "The API server refused a write; it is tried again.",
+        "Read the message: a quota, an admission webhook or missing RBAC.",
+    )  # fmt: skip
+
+    # Ended a canary.
+    CANARY_DEAD = (
+        "CanaryDead", "abort", "The canary's pods died or stopped answering.",
+        "Read the pods' logs, then edit the spec.",
+    )  # fmt: skip
+    CANARY_INCORRECT = (
+        "CanaryIncorrect", "abort", "The canary's answers to the probe prompts are wrong.",
+        "Check drafter, quantisation and attention backend, then edit the spec.",
+    )  # fmt: skip
+    CANARY_NOT_ACCEPTING = (
+        "CanaryNotAccepting", "abort", "Almost no draft token is accepted, though stable's are.",
+        "Check that the drafter fits the model's revision, and the drafter's attention backend.",
+    )  # fmt: skip
+    CANARY_ERRORING = (
+        "CanaryErroring", "abort", "The canary fails requests that stable does not.", "Read the pods' logs.",
+    )  # fmt: skip
+    CANARY_STUCK = (
+        "CanaryStuck", "abort", "The canary holds running requests but generates nothing.",
+        "Read the pods' logs for a hung kernel or a lock left by a compiler.",
+    )  # fmt: skip
+    CANARY_REGRESSED = (
+        "CanaryRegressed", "abort", "A metric is worse than its margin allows, with the whole interval below it.",
+        "`explain` shows it; choose another proposal length or drafter, or widen the margin.",
+    )  # fmt: skip
+    CANARY_INCONCLUSIVE_TOO_LONG = (
+        "CanaryInconclusiveTooLong", "abort", "No proof within maxSeconds, and rollout.onInconclusive is Abort.",
+        "Give it more traffic, pods or time, then edit the spec.",
+    )  # fmt: skip
+    PROGRESS_DEADLINE_EXCEEDED = (
+        "ProgressDeadlineExceeded", "abort", "The revision's pods were not ready within the start-up budget.",
+        "See the pods' events and logs; raise pod.startupSeconds if they were still loading.",
+    )  # fmt: skip
+    USER_ABORTED = "UserAborted", "abort", "Someone ended the canary.", "Edit the spec to try again."
+
+    # Needs a person.
+    PODS_CRASHING = (
+        "PodsCrashing", "problem", "vLLM exits again and again.", "Read the pods' logs (`kubectl logs --previous`).",
+    )  # fmt: skip
+    CANARY_ABORTED = (
+        "CanaryAborted", "problem", "A canary was ended and stays ended until the spec changes; stable serves.",
+        "Read the message for the reason of the abort, then edit the spec.",
+    )  # fmt: skip
+    STABLE_UNAVAILABLE = (
+        "StableUnavailable", "problem", "Stable has no ready pod.", "Read the pods' events and logs.",
+    )  # fmt: skip
+    CONFIG_INVALID = (
+        "ConfigInvalid", "problem", "The spec cannot be used; the last valid one stays in force.",
+        "Correct the field that the message names.",
+    )  # fmt: skip
+    NAME_TAKEN = (
+        "NameTaken", "problem", "An object of a needed name exists and is not ours; it is left alone.",
+        "Remove or rename that object, or rename the SpecDecodeDeployment.",
+    )  # fmt: skip
+    NOT_IMPLEMENTED = (
+        "NotImplemented", "problem", "The spec sets a field that this version accepts but does not act on.",
+        "Remove the field, or know that it has no effect yet.",
+    )  # fmt: skip
+
+    # Reasons of the lesser conditions.
+    CONFIG_ACCEPTED = "ConfigAccepted", "state", "The spec is valid and in force.", "Nothing."
+    TEMPLATE_CHANGED = (
+        "TemplateChanged", "state", "This operator would render the pods differently; running revisions are frozen.",
+        "Set spec.restart to a new string when a rollout suits you.",
+    )  # fmt: skip
+    TEMPLATE_CURRENT = "TemplateCurrent", "state", "The pods are what this operator would render.", "Nothing."
+
+    # Only in events and decisions.
+    REVISION_CREATED = "RevisionCreated", "event", "The spec became a new revision.", "Nothing."
+    CANARY_STARTED = "CanaryStarted", "event", "A canary began.", "Nothing."
+    STEP_REACHED = "StepReached", "event", "The canary's weight was raised to its next step.", "Nothing."
+    CANARY_PROVEN = "CanaryProven", "event", "The canary is proven to be no worse than stable.", "Nothing."
+    WEIGHT_WITHDRAWN = (
+        "WeightWithdrawn", "event", "The canary lost its traffic without a verdict, for example with its node.",
+        "Nothing; it is given back when the canary is ready.",
+    )  # fmt: skip
+    PROMOTED = "Promoted", "event", "The canary became stable.", "Nothing."
+    ABORTED = "Aborted", "event", "A canary was ended; the message holds the reason.", "See the reason."
+    UNDONE = "Undone", "event", "The revision before became stable again.", "See the message."
+    CANARY_REPLACED = "CanaryReplaced", "event", "A newer spec replaced an unfinished canary.", "Nothing."
+    CANARY_CLEARED = "CanaryCleared", "event", "The spec went back to stable; the canary is gone.", "Nothing."
+    SCALED = "Scaled", "event", "A revision's pods were raised or lowered.", "Nothing."
+    POD_DRAINED = "PodDrained", "event", "A pod finished its requests and went.", "Nothing."
+    ACTION_HANDLED = "ActionHandled", "event", "rollout.action was honoured.", "Nothing."
+    ACTION_IGNORED = (
+        "ActionIgnored", "event", "rollout.action was not honoured; the message says why.",
+        "Use the current revision's name and a new id.",
+    )  # fmt: skip
+    REVISION_DELETED = "RevisionDeleted", "event", "An old revision beyond the history limit was removed.", "Nothing."
+
+
+_BY_NAME = {str(reason): reason for reason in Reason}
+
+
+def named(text: str) -> Reason | None:
+    """The reason that is written so; None if there is none."""
+    return _BY_NAME.get(text)

@@ -1,0 +1,160 @@
+"""What the operator reports: every printed value is a string, rewritten only when it moves. Pure."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from specfleet.api.base import Int, Part, atomic_list, map_list, set_list
+
+Text = Annotated[str, Field(max_length=1024)]
+Short = Annotated[str, Field(max_length=253)]
+
+
+class Condition(Part):
+    """One aspect of the state, as in metav1.Condition."""
+
+    type: Annotated[str, Field(max_length=316)]
+    """Which aspect: Ready, Reconciling, Stalled, ConfigValid, ..."""
+    status: Literal["True", "False", "Unknown"]
+    """True, False or Unknown."""
+    observed_generation: Int | None = None
+    """metadata.generation that this was decided for."""
+    last_transition_time: Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})]
+    """When status last changed."""
+    reason: Annotated[str, Field(max_length=1024)]
+    """Why, in one CamelCase word."""
+    message: Annotated[str, Field(max_length=32768)] = ""
+    """Why, in a sentence with the numbers."""
+
+
+class RevisionStatus(Part):
+    """One revision that has pods."""
+
+    revision: Short
+    """Full name of the revision, and of its Deployment, Service and ControllerRevision."""
+    method: Short | None = None
+    """Method of speculation, in vLLM's words."""
+    num_speculative_tokens: Short | None = None
+    """Proposal length; empty where vLLM chooses it."""
+    replicas: Int | None = None
+    """Pods that it should have."""
+    ready: Int | None = None
+    """Pods that serve."""
+
+
+class CanaryStatus(RevisionStatus):
+    """The revision that is on its way."""
+
+    guards: Text | None = None
+    """What the guards say: alive, correct, accepting, errors, progress."""
+
+
+class StepStatus(Part):
+    """Where the canary stands."""
+
+    index: Int
+    """Number of the step, from 1; 0 before the first weight."""
+    of: Int
+    """Steps in all, without the implied 100 percent."""
+    asked_weight: Short | None = None
+    """What the step asks for."""
+    reachable: Short | None = None
+    """What the number of pods allows, where that differs."""
+    since: Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})] | None = None
+    """When this step was reached."""
+
+
+class MetricStatus(Part):
+    """One metric, canary against stable."""
+
+    name: Short
+    """speed, acceptance, errors or ttft."""
+    outcome: Short
+    """NonInferior, Regression, Inconclusive, or what holds it: InsufficientData, NoTraffic, ..."""
+    estimate: Short | None = None
+    """Difference, canary minus stable; negative is worse."""
+    lower: Short | None = None
+    """Lower end of the interval, valid at every look."""
+    upper: Short | None = None
+    """Upper end of the interval."""
+    margin: Short | None = None
+    """How far below stable it may be."""
+    unit: Short | None = None
+    """percent or points."""
+    blocks: Int | None = None
+    """Blocks of evidence."""
+    message: Text | None = None
+    """What is missing, in a sentence."""
+
+
+class Decision(Part):
+    """One thing that the operator decided, with its reason."""
+
+    time: Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})]
+    """When."""
+    reason: Short
+    """What, in one CamelCase word, as in the event."""
+    message: Text
+    """Why, with the numbers."""
+    revision: Short | None = None
+    """The revision that it concerns."""
+
+
+class ActionStatus(Part):
+    """The last rollout.action that was looked at."""
+
+    id: Short
+    """Its id."""
+    type: Short
+    """Its type."""
+    result: Text
+    """Honoured, or why not."""
+
+
+class SpecDecodeDeploymentStatus(Part):
+    """What the fleet is. Nothing here is remembered only here."""
+
+    observed_generation: Int | None = None
+    """metadata.generation that this was written for."""
+    conditions: Annotated[tuple[Condition, ...], Field(max_length=16, json_schema_extra=map_list("type"))] = ()
+    """Ready, Reconciling, Stalled and others, readable by kstatus."""
+    reason: Short | None = None
+    """Reason of the Ready condition."""
+    message: Text | None = None
+    """One line: what it is doing, or what it waits for."""
+    collision_count: Int | None = None
+    """Hash collisions of revision names so far."""
+    replicas: Int | None = None
+    """Pods of stable and canary, without surge; for /scale."""
+    selector: Annotated[str, Field(max_length=1024)] | None = None
+    """Label selector of the pods; for /scale."""
+    stable: RevisionStatus | None = None
+    canary: CanaryStatus | None = None
+    weight: Short | None = None
+    """Share of requests that the canary gets, for example 5%."""
+    step: StepStatus | None = None
+    proposal_length: Short | None = None
+    """Draft tokens per step; 3→5 while a canary changes it."""
+    acceptance: Short | None = None
+    """Accepted draft tokens in percent of the proposed ones, for example 61%."""
+    tokens_per_step: Short | None = None
+    """Tokens emitted per engine step and request, at least 1."""
+    step_time: Short | None = None
+    """Mean time of an engine step, in milliseconds."""
+    goodput: Short | None = None
+    """Decode tokens per second of a request against a fleet without speculation."""
+    gpu: Short | None = None
+    """GPU model of the pods."""
+    url: Text | None = None
+    """Where the fleet answers."""
+    model: Short | None = None
+    """Name that clients send as `model`."""
+    ready: Short | None = None
+    """Ready pods of wanted pods, for example 4/4."""
+    metrics: Annotated[tuple[MetricStatus, ...], Field(max_length=16, json_schema_extra=map_list("name"))] = ()
+    """Each compared metric with its interval and margin."""
+    decisions: Annotated[tuple[Decision, ...], Field(max_length=10, json_schema_extra=atomic_list())] = ()
+    """The last decisions, newest first."""
+    last_handled_action: ActionStatus | None = None
+    findings: Annotated[tuple[Text, ...], Field(max_length=32, json_schema_extra=set_list())] = ()
+    """Advice: what works but may hurt, such as unpinned weights."""

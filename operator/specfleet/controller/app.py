@@ -1,0 +1,126 @@
+"""Wires the operator: Lease, LIST, watches, queue, resync, HTTP server; and takes it all down again."""
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+from specfleet.controller.cache import Cache, Key
+from specfleet.controller.handlers import watch
+from specfleet.controller.kube import KubeClient
+from specfleet.controller.lease import LeaderLease
+from specfleet.controller.logs import configure
+from specfleet.controller.metrics import Metrics
+from specfleet.controller.protocol import CHILDREN, SDD, ApiError
+from specfleet.controller.reconcile import Reconciler
+from specfleet.controller.recorder import Recorder
+from specfleet.controller.server import serve
+from specfleet.controller.settings import Settings, parse
+from specfleet.controller.telemetry import Telemetry, Unreachable
+from specfleet.controller.vllm import VllmClient
+from specfleet.controller.workqueue import WorkQueue
+from specfleet.rollout.world import Pod
+
+STALLED = 300.0  # seconds that a due key may wait before the process counts as stuck
+
+log = logging.getLogger(__name__)
+
+
+class App:
+    """One operator process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.cache = Cache()
+        self.queue: WorkQueue[Key] = WorkQueue(self._pass)
+        self.lease = LeaderLease(settings.lease_namespace, settings.lease_name, settings.identity)
+        self.metrics = Metrics(lambda: float(self.queue.depth), self.lease.held)
+        self.kube = KubeClient(settings.namespaces, self.lease.held)
+        self.vllm = VllmClient(self.kube)
+        self.telemetry = Telemetry(self._scrape, self.vllm.ask, time.time, self.queue.add)
+        recorder = Recorder(self.kube, settings.identity, time.time)
+        self.reconciler = Reconciler(self.kube, self.cache, self.telemetry, recorder, self.metrics.planned, time.time)
+
+    async def run(self) -> int:
+        """Run until a signal (0), or until the Lease or a watch is lost (1)."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.kube)
+            await stack.enter_async_context(self.vllm)
+            web = await serve(self.settings.host, self.settings.port, self.metrics.registry, self._sick, lambda: "")
+            stack.push_async_callback(web.cleanup)
+            await self.lease.acquire(self.kube)
+            stack.push_async_callback(self.lease.release, self.kube)
+            stack.push_async_callback(self.queue.close)
+            return await self._lead()
+
+    async def _lead(self) -> int:
+        stop, watching = asyncio.Event(), asyncio.Event()
+        await self._resync()
+        watcher = asyncio.ensure_future(watch(self.cache, self.queue.add, self.settings.namespaces, stop, watching))
+        keeper = asyncio.ensure_future(self.lease.keep(self.kube))
+        resyncer = asyncio.ensure_future(self._resync_for_ever())
+        done, _ = await asyncio.wait({watcher, keeper, resyncer}, return_when=asyncio.FIRST_COMPLETED)
+        stop.set()
+        for task in (keeper, resyncer):
+            task.cancel()
+        failed = [task for task in done if task.cancelled() or task.exception()]
+        await asyncio.gather(watcher, keeper, resyncer, return_exceptions=True)
+        for task in failed:
+            log.error("stopped", exc_info=None if task.cancelled() else task.exception())
+        return 0 if done == {watcher} and not failed else 1
+
+    async def _pass(self, key: Key) -> float | None:
+        started = time.monotonic()
+        result = "failed"
+        try:
+            after = await self.reconciler.reconcile(key)
+            result = "ok"
+        finally:
+            self.metrics.passes.labels(result).inc()
+            self.metrics.seconds.observe(time.monotonic() - started)
+        if after is None:
+            self.metrics.forget(key)
+        return after
+
+    async def _scrape(self, pod: Pod) -> bytes:
+        try:
+            return await self.vllm.scrape(pod)
+        except Unreachable:
+            self.metrics.scrape_failures.inc()
+            raise
+
+    async def _resync(self) -> None:
+        """Replace the cache by a LIST of each kind: watches may have missed that something vanished."""
+        for resource in (*CHILDREN, SDD):
+            for key in self.cache.replace(resource, await self.kube.list(resource)):
+                self.queue.add(key)
+
+    async def _resync_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.resync)
+            try:
+                await self._resync()
+            except ApiError as error:
+                log.warning("resync: %s", error)
+
+    def _sick(self) -> str:
+        late = self.queue.overdue
+        return f"a resource has waited {late:.0f} s for its pass" if late > STALLED else ""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of `specfleet-operator`."""
+    settings = parse(arguments)
+    configure(settings.log_level, settings.log_format)
+    try:
+        sys.exit(asyncio.run(App(settings).run()))
+    except ApiError as error:
+        sys.exit(f"specfleet-operator: {error}")
+    except KeyboardInterrupt:
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

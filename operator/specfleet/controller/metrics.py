@@ -1,0 +1,44 @@
+"""The operator's own Prometheus metrics."""
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from specfleet.controller.cache import Key
+from specfleet.plan import Plan
+
+
+class Metrics:
+    """All families, in a registry of their own. Series of an SDD go with it."""
+
+    def __init__(self, queue_depth: Callable[[], float], leader: Callable[[], bool]) -> None:
+        self.registry = CollectorRegistry()
+        self.passes = Counter("specfleet_reconcile", "Passes over one resource.", ["result"], registry=self.registry)
+        self.seconds = Histogram("specfleet_reconcile_duration_seconds", "Time of one pass.", registry=self.registry)
+        self.scrape_failures = Counter(
+            "specfleet_scrape_failures", "Metrics pages that could not be read.", registry=self.registry
+        )
+        self.decisions = Counter("specfleet_decisions", "What was decided.", ["reason"], registry=self.registry)
+        labels = ["namespace", "name"]
+        self.weight = Gauge("specfleet_canary_weight_ratio", "The canary's share.", labels, registry=self.registry)
+        self.ready = Gauge("specfleet_ready", "1 where the Ready condition is True.", labels, registry=self.registry)
+        depth = Gauge("specfleet_queue_depth", "Resources that wait for a pass, or are in one.", registry=self.registry)
+        depth.set_function(queue_depth)
+        lead = Gauge("specfleet_leader", "1 in the operator that holds the Lease.", registry=self.registry)
+        lead.set_function(lambda: float(leader()))
+
+    def planned(self, key: Key, plan: Plan) -> None:
+        """Take the figures of a pass."""
+        for event in plan.events:
+            self.decisions.labels(event.reason).inc()
+        if plan.status is None:
+            return
+        weight = str(plan.status.get("weight") or "0%").rstrip("%")
+        self.weight.labels(key.namespace, key.name).set(float(weight) / 100)
+        conditions = {item["type"]: item["status"] for item in plan.status.get("conditions", ())}
+        self.ready.labels(key.namespace, key.name).set(float(conditions.get("Ready") == "True"))
+
+    def forget(self, key: Key) -> None:
+        """The SDD is gone."""
+        for family in (self.weight, self.ready):
+            family.remove_by_labels({"namespace": key.namespace, "name": key.name})

@@ -1,0 +1,105 @@
+"""One pass over one SDD: observe -> plan -> apply -> report. The shell around `plan`; it decides nothing."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from specfleet.controller.cache import Cache, Key
+from specfleet.controller.protocol import RESOURCES, SDD, ApiError, Conflict, Exists, Forbidden, Kube, Missing, Object
+from specfleet.controller.recorder import Recorder
+from specfleet.controller.telemetry import Telemetry
+from specfleet.plan import Plan, Verb, Write, plan
+from specfleet.resources.owned import is_ours
+from specfleet.rollout.world import Raw
+
+SOON = 0.2  # seconds until another look after a conflict: the cache is about to learn of it
+TAKEN_SECONDS = 30.0  # between two tries of a name that someone else has
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Reconciler:
+    """Runs passes. Everything that it knows between them is a cache, or lies in the cluster."""
+
+    kube: Kube
+    cache: Cache
+    telemetry: Telemetry
+    recorder: Recorder
+    planned: Callable[[Key, Plan], None]  # told of every plan, for the operator's own metrics
+    clock: Callable[[], float]
+
+    async def reconcile(self, key: Key) -> float | None:
+        """One pass; returns the seconds until the next, None when the SDD is gone. What it raises is retried."""
+        sdd = self.cache.sdd(key)
+        if sdd is None:
+            self.telemetry.forget(key)
+            return None
+        objects = self.cache.objects(key, sdd["metadata"]["uid"])
+        seen = await self.telemetry.observe(key, objects)
+        terminating = self.cache.terminating(key)
+        planned = plan(sdd, objects, seen, self.clock(), terminating)
+        self.telemetry.follow(key, planned)
+        taken, failure = await self._apply(key, planned)
+        refused = str(failure) if failure and not isinstance(failure, Conflict) else ""
+        if taken or refused:
+            seen = replace(seen, taken=taken, refused=refused)
+            planned = replace(plan(sdd, objects, seen, self.clock(), terminating), events=())
+        self.planned(key, planned)
+        await self._report(key, sdd, planned)
+        if failure and refused:
+            raise failure
+        return SOON if failure else (TAKEN_SECONDS if taken else planned.next)
+
+    async def _apply(self, key: Key, planned: Plan) -> tuple[tuple[str, ...], ApiError | None]:
+        """Write in order and stop at the first failure; names that are not ours come back as the first value."""
+        for write in planned.writes:
+            try:
+                written = await self.kube.write(key.namespace, write)
+            except Exists as error:
+                taken = await self._taken(key, write)
+                return taken, None if taken else Conflict(error.status, error.message)
+            except Missing as error:
+                if write.verb is Verb.DELETE:
+                    self.cache.drop(write.kind, key.namespace, write.name)
+                    continue
+                return (), Conflict(error.status, error.message)
+            except Forbidden as error:
+                if "being terminated" in error.message:
+                    self.cache.mark_terminating(key.namespace)
+                    return (), None
+                return (), error
+            except ApiError as error:
+                log.info("write refused", extra={"key": str(key), "why": write.why, "error": str(error)})
+                return (), error
+            self._learn(key, write, written)
+            log.info(
+                write.why, extra={"key": str(key), "verb": write.verb.value, "object": f"{write.kind}/{write.name}"}
+            )
+        return (), None
+
+    def _learn(self, key: Key, write: Write, written: Object) -> None:
+        if write.verb is Verb.DELETE:
+            self.cache.drop(write.kind, key.namespace, write.name)
+        else:
+            self.cache.put(written)
+
+    async def _taken(self, key: Key, write: Write) -> tuple[str, ...]:
+        """Whether the object that is in the way of a create is someone else's; our own is only news to the cache."""
+        live = await self.kube.get(RESOURCES[write.kind], key.namespace, write.name)
+        sdd = self.cache.sdd(key)
+        if sdd is not None and is_ours(live, sdd["metadata"]["uid"]):
+            self.cache.put(live)
+            return ()
+        return (f"{write.kind}/{write.name}",)
+
+    async def _report(self, key: Key, sdd: Raw, planned: Plan) -> None:
+        if planned.status is not None and planned.status != (sdd.get("status") or {}):
+            try:
+                meta = sdd["metadata"]
+                self.cache.put(await self.kube.patch_status(key.namespace, key.name, planned.status, meta["uid"]))
+            except Missing:
+                self.cache.drop(SDD.kind, key.namespace, key.name)
+                return
+        for event in planned.events:
+            await self.recorder.record(sdd, event)

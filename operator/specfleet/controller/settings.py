@@ -1,0 +1,47 @@
+"""The operator's flags, read once."""
+
+import argparse
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`namespaces` empty means every namespace. `resync` is in seconds."""
+
+    namespaces: tuple[str, ...]
+    identity: str
+    lease_namespace: str
+    lease_name: str
+    host: str
+    port: int
+    log_level: str
+    log_format: str
+    resync: float = 600.0
+
+
+def parse(arguments: Sequence[str] | None = None) -> Settings:
+    """Flags, with what the downward API tells as defaults. Exits with a message on a wrong flag."""
+    parser = argparse.ArgumentParser(prog="specfleet-operator", description="Runs the specfleet operator.")
+    parser.add_argument("--watch-namespace", action="append", default=[], help="repeat for several; default: all")
+    parser.add_argument("--listen", default="0.0.0.0:8080", help="HOST:PORT of /healthz, /readyz and /metrics")
+    parser.add_argument("--lease-namespace", default=os.environ.get("POD_NAMESPACE", "default"))
+    parser.add_argument("--lease-name", default="specfleet-operator")
+    parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+    parser.add_argument("--log-format", default="text", choices=("text", "json"))
+    flags = parser.parse_args(arguments)
+    host, _, port = flags.listen.rpartition(":")
+    if not port.isdigit():
+        parser.error(f"--listen {flags.listen!r}: write HOST:PORT")
+    return Settings(
+        namespaces=tuple(flags.watch_namespace),
+        identity=os.environ.get("POD_NAME", f"{socket.gethostname()}-{os.getpid()}"),
+        lease_namespace=flags.lease_namespace,
+        lease_name=flags.lease_name,
+        host=host or "0.0.0.0",
+        port=int(port),
+        log_level=flags.log_level,
+        log_format=flags.log_format,
+    )

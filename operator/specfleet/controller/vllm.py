@@ -1,0 +1,114 @@
+"""Talks to vLLM pods: reads metrics pages and asks prompts, within limits that a hostile pod cannot stretch."""
+
+import base64
+import json
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+from yarl import URL
+
+from specfleet.api import names
+from specfleet.controller.probes import Answer
+from specfleet.controller.protocol import SECRET, ApiError, Kube
+from specfleet.controller.telemetry import Unreachable
+from specfleet.rollout.world import Pod, Raw
+
+MAX_PAGE = 4 << 20  # bytes: a page of one engine is 52 kB, a server has at most a few dozen
+MAX_ANSWER = 1 << 20
+SCRAPE_TIMEOUT = 5.0  # seconds, for a whole page
+ASK_TIMEOUT = 60.0  # seconds: a pod that has not generated 32 tokens by then is stuck
+
+
+class VllmClient:
+    """HTTP to pods by address. Follows no redirect, keeps no cookie, reads no more than it must."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), trust_env=False)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session:
+            await self._session.close()
+
+    async def scrape(self, pod: Pod) -> bytes:
+        """The metrics page of a pod; raises Unreachable."""
+        timeout = aiohttp.ClientTimeout(total=SCRAPE_TIMEOUT)
+        try:
+            async with self._http.get(_url(pod, "/metrics"), timeout=timeout, allow_redirects=False) as response:
+                if response.status != 200:
+                    raise Unreachable(f"/metrics answered {response.status}")
+                return await _bounded(response, MAX_PAGE)
+        except TimeoutError as error:
+            raise Unreachable(f"/metrics took longer than {SCRAPE_TIMEOUT:.0f} s") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise Unreachable(f"/metrics: {type(error).__name__}") from error
+
+    async def ask(self, namespace: str, pod: Pod, payload: Raw, body: dict[str, Any]) -> Answer:
+        """One completion. A time-out or a 5xx is the server's fault; no connection or no key is nobody's."""
+        try:
+            headers = await self._headers(namespace, payload)
+        except ApiError as error:
+            return Answer(why=f"the API key cannot be read: {error}")
+        timeout = aiohttp.ClientTimeout(total=ASK_TIMEOUT)
+        url = _url(pod, "/v1/completions")
+        try:
+            async with self._http.post(
+                url, json=body, headers=headers, timeout=timeout, allow_redirects=False
+            ) as response:
+                return await _answer(response)
+        except TimeoutError:
+            return Answer(why=f"no answer in {ASK_TIMEOUT:.0f} s", wrong=True)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return Answer(why=f"{type(error).__name__}: {error}")
+
+    @property
+    def _http(self) -> aiohttp.ClientSession:
+        assert self._session is not None, "used outside `async with`"
+        return self._session
+
+    async def _headers(self, namespace: str, payload: Raw) -> dict[str, str]:
+        """The bearer token, if the revision has an API key."""
+        reference = payload.get("apiKeySecret")
+        if not reference:
+            return {}
+        secret = await self._kube.get(SECRET, namespace, reference["name"])
+        value = (secret.get("data") or {}).get(reference["key"], "")
+        return {"Authorization": f"Bearer {base64.b64decode(value).decode(errors='replace').strip()}"}
+
+
+def _url(pod: Pod, path: str) -> URL:
+    return URL.build(scheme="http", host=pod.ip, port=names.PORT, path=path)
+
+
+async def _bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """The body, refused beyond `limit` bytes as decompressed."""
+    chunks, size = [], 0
+    async for chunk in response.content.iter_chunked(1 << 16):
+        size += len(chunk)
+        if size > limit:
+            raise Unreachable(f"more than {limit >> 20} MiB")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+async def _answer(response: aiohttp.ClientResponse) -> Answer:
+    try:
+        text = await _bounded(response, MAX_ANSWER)
+    except Unreachable as error:
+        return Answer(why=str(error), wrong=True)
+    if response.status in (401, 403):
+        return Answer(why=f"answered {response.status}: the API key is not accepted")
+    if response.status != 200:
+        return Answer(why=f"answered {response.status}", wrong=True)
+    try:
+        body = json.loads(text)
+    except ValueError:
+        return Answer(why="not JSON", wrong=True)
+    return Answer(body=body if isinstance(body, dict) else {})

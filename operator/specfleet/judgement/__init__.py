@@ -1,0 +1,1 @@
+"""Two arms' evidence becomes a verdict with its interval; guards. Pure."""

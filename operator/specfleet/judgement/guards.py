@@ -1,0 +1,154 @@
+"""The checks that need no statistics and hold in every phase: what makes a canary leave at once. Pure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from specfleet.telemetry.counters import Tally
+from specfleet.telemetry.derived import error_share, position_acceptance
+
+MAX_RESTARTS = 1  # one restart may be a node's fault
+MIN_DRAFTS = 200
+MIN_ACCEPTANCE = 0.10  # of the first drafted token: below that a drafter is broken, not merely poor
+MAX_ERROR_SHARE = 0.05
+MIN_ERRORS = 5
+MAX_STALLED_SCRAPES = 1  # a request that has just arrived may not have had its first step
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """What Kubernetes says of one pod; `trouble` such as "CrashLoopBackOff: exit code 1", or empty."""
+
+    name: str
+    ready: bool
+    restarts: int
+    trouble: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeFacts:
+    """How the arm answered the probe prompts; unknown = could not be asked. `message` tells of one that failed."""
+
+    passed: int
+    failed: int
+    unknown: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArmFacts:
+    """All that the guards know of one arm; what is not pods and probe is as the Collector gives it."""
+
+    pods: tuple[PodFacts, ...]
+    recent: Tally
+    last: Tally | None
+    running: float | None
+    probe: ProbeFacts
+    stalled_scrapes: int
+
+
+class Guard(StrEnum):
+    """In the order in which they are asked."""
+
+    ALIVE = "alive"
+    CORRECT = "correct"
+    ACCEPTING = "accepting"
+    ERRORS = "errors"
+    PROGRESS = "progress"
+
+
+_REASONS = {
+    Guard.ALIVE: "CanaryDead",
+    Guard.CORRECT: "CanaryIncorrect",
+    Guard.ACCEPTING: "CanaryNotAccepting",
+    Guard.ERRORS: "CanaryErroring",
+    Guard.PROGRESS: "CanaryStuck",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A guard that failed. `hard`: users are hurt, the canary leaves at once; else as fast as stable can take over."""
+
+    guard: Guard
+    reason: str
+    message: str
+    hard: bool
+
+
+def first_failure(canary: ArmFacts, stable: ArmFacts | None) -> Failure | None:
+    """The first guard that the canary fails, or None. What is unknown fails nothing here (nor does it prove anything).
+
+    `stable` excuses the canary from what stable suffers too, such as prompts that no drafter can guess.
+    """
+    for guard, check in _CHECKS.items():
+        message = check(canary, stable)
+        if message:
+            return Failure(guard, _REASONS[guard], message, hard=guard is not Guard.ACCEPTING)
+    return None
+
+
+def _dead(canary: ArmFacts, _: ArmFacts | None) -> str:
+    for pod in canary.pods:
+        if pod.restarts > MAX_RESTARTS or "CrashLoopBackOff" in pod.trouble:
+            times = f"restarted {pod.restarts} time{'' if pod.restarts == 1 else 's'}"
+            return f"pod {pod.name} {times}" + (f", {pod.trouble}" if pod.trouble else "")
+    return ""
+
+
+def _incorrect(canary: ArmFacts, _: ArmFacts | None) -> str:
+    probe = canary.probe
+    if not probe.failed:
+        return ""
+    asked = probe.passed + probe.failed + probe.unknown
+    return f"{probe.failed} of {asked} probes failed" + (f": {probe.message}" if probe.message else "")
+
+
+def _not_accepting(canary: ArmFacts, stable: ArmFacts | None) -> str:
+    share = _low_acceptance(canary)
+    if share is None or (stable is not None and _low_acceptance(stable) is not None):
+        return ""
+    return (
+        f"first drafted token accepted in {100 * share:.1f} % of the last {canary.recent.drafts:.0f} drafts, "
+        f"below {100 * MIN_ACCEPTANCE:.0f} %"
+    )
+
+
+def _low_acceptance(arm: ArmFacts) -> float | None:
+    """Acceptance at position 0 if it is known well enough and too low; else None."""
+    share = position_acceptance(arm.recent, 0)
+    if share is None or arm.recent.drafts < MIN_DRAFTS:
+        return None
+    return share if share < MIN_ACCEPTANCE else None
+
+
+def _erroring(canary: ArmFacts, stable: ArmFacts | None) -> str:
+    share = _high_errors(canary)
+    if share is None or canary.last is None or canary.last.http_errors < MIN_ERRORS:
+        return ""
+    if stable is not None and _high_errors(stable) is not None:
+        return ""
+    counts = f"{canary.last.http_errors:.0f} of {canary.last.http_requests:.0f} requests"
+    return f"{counts} in the last scrape answered 5xx: {100 * share:.1f} %, above {100 * MAX_ERROR_SHARE:.0f} %"
+
+
+def _high_errors(arm: ArmFacts) -> float | None:
+    """Share of errors in the last scrape if it is known and too high; else None."""
+    share = None if arm.last is None else error_share(arm.last)
+    return share if share is not None and share > MAX_ERROR_SHARE else None
+
+
+def _stuck(canary: ArmFacts, _: ArmFacts | None) -> str:
+    if canary.stalled_scrapes <= MAX_STALLED_SCRAPES:
+        return ""
+    running = "requests" if canary.running is None else f"{canary.running:.0f} requests"
+    return f"no engine step in {canary.stalled_scrapes} scrapes with {running} running"
+
+
+_CHECKS: dict[Guard, Callable[[ArmFacts, ArmFacts | None], str]] = {
+    Guard.ALIVE: _dead,
+    Guard.CORRECT: _incorrect,
+    Guard.ACCEPTING: _not_accepting,
+    Guard.ERRORS: _erroring,
+    Guard.PROGRESS: _stuck,
+}

@@ -1,0 +1,217 @@
+"""Judges a canary against stable: evidence and margins in, a verdict with its intervals out. Pure."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from specfleet.judgement.ratios import RATIOS, Ratio
+from specfleet.judgement.sequence import half_width, no_event_bound, t_quantile, tuned_rho2
+from specfleet.judgement.verdict import Metric, MetricVerdict, Outcome, Verdict
+from specfleet.telemetry.counters import Tally
+from specfleet.telemetry.derived import mean_batch, request_rate
+from specfleet.telemetry.evidence import Arm, Evidence, PairedBlock, pool
+
+ALPHA = 0.05
+POWER = 0.84  # standard errors above the bound for it to clear the margin four times in five (Φ(0.84) = 0.8)
+MAX_LOAD_RATIO = math.sqrt(2)  # a half-bin of log2 batch size: step time hardly moves within one
+
+Pods = Mapping[Arm, Mapping[str, Tally]]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Margins (≥ 0, how much worse a canary may be) and how much evidence a verdict needs."""
+
+    speed_percent: float  # of stable's speed
+    acceptance_points: float
+    error_points: float
+    max_blocks: int  # longest analysis ÷ block length; tells the interval where to be tightest
+    alpha: float = ALPHA  # probability of a false alarm over the whole rollout, and of each metric's false proof
+    min_blocks: int = 8  # below that a standard deviation is a guess
+    min_requests: int = 30  # finished, per arm
+
+    def margin(self, metric: Metric) -> float:
+        """The metric's margin in its own unit."""
+        return {
+            Metric.SPEED: self.speed_percent,
+            Metric.ACCEPTANCE: self.acceptance_points,
+            Metric.ERRORS: self.error_points,
+        }[metric]
+
+
+def judge(evidence: Evidence, acceptance_comparable: bool, policy: Policy) -> Verdict:
+    """One verdict per metric. Acceptance is compared only where method, proposal length and schedule are equal.
+
+    May be asked after every block: the intervals hold at all looks together.
+    """
+    comparable = acceptance_comparable and (not evidence.blocks or _any_speculation(evidence.pods))
+    failing = len(Metric) if comparable else len(Metric) - 1
+    return Verdict(
+        tuple(
+            _judge(metric, evidence, policy, failing)
+            if comparable or metric is not Metric.ACCEPTANCE
+            else _held(metric, policy, 0, Outcome.NOT_COMPARABLE, "the arms draft differently, or not at all")
+            for metric in Metric
+        )
+    )
+
+
+def resolvable_margin(canary_pods: int, stable_pods: int, metric: Metric) -> float:
+    """The smallest margin, in the metric's unit, at which an equal canary is usually proven, however long one waits.
+
+    Pods differ, and only more pods help: t·s·√(1/C+1/S) for the bound plus 0.84·s·√(1/C+1/S) for the luck of this
+    canary's pods, s being the shipped spread. Infinite without pods on either side.
+    """
+    if canary_pods < 1 or stable_pods < 1:
+        return math.inf
+    ratio = RATIOS[metric]
+    quantile = t_quantile(1 - ALPHA, ratio.spread_freedom + stable_pods - 1)
+    return (quantile + POWER) * ratio.spread * math.sqrt(1 / canary_pods + 1 / stable_pods)
+
+
+def _any_speculation(pods: Pods) -> bool:
+    return any(tally.speculating for arm in pods.values() for tally in arm.values())
+
+
+def _judge(metric: Metric, evidence: Evidence, policy: Policy, failing: int) -> MetricVerdict:
+    ratio = RATIOS[metric]
+    blocks = [block for block in evidence.blocks if _informs(ratio, block)]
+    obstacle = _obstacle(ratio, evidence, blocks, policy)
+    if obstacle is not None:
+        return _held(metric, policy, len(blocks), *obstacle)
+    estimate, lower, upper = _interval(ratio, blocks, evidence.pods, policy, failing)
+    margin = policy.margin(metric)
+    message = (
+        f"{metric} {_signed(estimate)} {ratio.unit} [{_signed(lower)}, {_signed(upper)}]{ratio.hint} "
+        f"against a margin of {margin:g}{' %' if ratio.unit == '%' else ''}, {len(blocks)} blocks"
+    )
+    outcome = _outcome(lower, upper, margin)
+    return MetricVerdict(metric, outcome, estimate, lower, upper, margin, ratio.unit, len(blocks), message)
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 1) + 0.0:+.1f}"  # + 0.0: there is no difference of -0.0
+
+
+def _outcome(lower: float, upper: float, margin: float) -> Outcome:
+    if upper < -margin:
+        return Outcome.REGRESSION
+    return Outcome.NON_INFERIOR if lower > -margin else Outcome.INCONCLUSIVE
+
+
+def _held(metric: Metric, policy: Policy, blocks: int, outcome: Outcome, why: str) -> MetricVerdict:
+    margin, unit = policy.margin(metric), RATIOS[metric].unit
+    return MetricVerdict(metric, outcome, None, None, None, margin, unit, blocks, f"{metric}: {why}")
+
+
+def _informs(ratio: Ratio, block: PairedBlock) -> bool:
+    """Whether both arms did something in the block: an idle one would count as a look without a surprise."""
+    return ratio.known(block.stable) and ratio.known(block.canary)
+
+
+def _obstacle(
+    ratio: Ratio, evidence: Evidence, blocks: list[PairedBlock], policy: Policy
+) -> tuple[Outcome, str] | None:
+    arms = {arm: pool(evidence.pods[arm]) for arm in (Arm.CANARY, Arm.STABLE)}
+    if evidence.blocks:
+        for arm, tally in arms.items():
+            if not ratio.known(tally):
+                return Outcome.NO_TRAFFIC, f"no {ratio.traffic} on {arm} in {len(evidence.blocks)} blocks"
+    if len(blocks) < policy.min_blocks:
+        return Outcome.INSUFFICIENT_DATA, f"{len(blocks)} of {policy.min_blocks} blocks"
+    for arm, tally in arms.items():
+        if ratio.requests(tally) < policy.min_requests:
+            return Outcome.INSUFFICIENT_DATA, f"{ratio.requests(tally):.0f} of {policy.min_requests} requests on {arm}"
+    return _unlike_loads(arms[Arm.CANARY], arms[Arm.STABLE]) if ratio.at_matched_load else None
+
+
+def _unlike_loads(canary: Tally, stable: Tally) -> tuple[Outcome, str] | None:
+    """A canary pod that is given less to do runs smaller batches, and would look faster than it is.
+
+    Either likeness will do. Where clients wait for answers the batch is what they set. Where requests arrive by
+    themselves their rate is, and the batch follows from the speed (Little's law): a canary that is half as fast again
+    runs smaller batches *because* it is faster, and that must not keep it from being judged.
+    """
+    batches, rates = (mean_batch(canary), mean_batch(stable)), (request_rate(canary), request_rate(stable))
+    if _alike(*batches) or _alike(*rates):
+        return None
+    if batches[0] is None or batches[1] is None:
+        return Outcome.INSUFFICIENT_OVERLAP, "mean batch unknown"
+    return Outcome.INSUFFICIENT_OVERLAP, f"mean batch {batches[0]:.1f} on canary, {batches[1]:.1f} on stable"
+
+
+def _alike(canary: float | None, stable: float | None) -> bool:
+    if not canary or not stable:
+        return False
+    return 1 / MAX_LOAD_RATIO <= canary / stable <= MAX_LOAD_RATIO
+
+
+def _interval(
+    ratio: Ratio, blocks: list[PairedBlock], pods: Pods, policy: Policy, failing: int
+) -> tuple[float, float, float]:
+    """(estimate, lower, upper). `lower` holds with 1 − alpha; `upper`, on which any of `failing` metrics may raise the
+    alarm, with 1 − alpha ÷ failing."""
+    estimate, sigma = _effect(ratio, blocks)
+    trials = min(ratio.trials(pool(pods[arm])) for arm in Arm)
+    spread, freedom = _pod_spread(ratio, pods[Arm.STABLE])
+    share = math.sqrt(_concentration(ratio, pods[Arm.CANARY]) + _concentration(ratio, pods[Arm.STABLE]))
+    # The decision is expected within the first quarter: a good canary should not need the longest analysis.
+    expected = max(policy.min_blocks, policy.max_blocks / 4)
+
+    def reach(alpha: float) -> float:
+        sequence = half_width(sigma, len(blocks), tuned_rho2(alpha, expected), alpha)
+        # Without variance the sequence would be sure of everything after a few blocks; it may not be surer than the
+        # number of trials allows.
+        return max(sequence, 100 * no_event_bound(alpha, trials)) + t_quantile(1 - alpha, freedom) * spread * share
+
+    return estimate, estimate - reach(policy.alpha), estimate + reach(policy.alpha / failing)
+
+
+def _effect(ratio: Ratio, blocks: list[PairedBlock]) -> tuple[float, float]:
+    """The difference between the arms in the metric's unit, and the standard deviation of one block's share in it.
+
+    Delta method: a block's influence on a pooled ratio R = ΣA ÷ ΣD is (A − R·D) ÷ mean(D). Taken over both arms of
+    the same block, drift that both see (another prompt mix at another hour) cancels.
+    """
+    stable = _influences(ratio, [block.stable for block in blocks])
+    canary = _influences(ratio, [block.canary for block in blocks])
+    estimate, by_canary, by_stable = ratio.difference(canary.value, stable.value)
+    influences = [by_canary * c + by_stable * s for c, s in zip(canary.per_block, stable.per_block, strict=True)]
+    return estimate, stdev(influences)
+
+
+@dataclass(frozen=True, slots=True)
+class _Influences:
+    value: float
+    per_block: list[float]
+
+
+def _influences(ratio: Ratio, tallies: list[Tally]) -> _Influences:
+    numerators = [ratio.numerator(tally) for tally in tallies]
+    denominators = [ratio.denominator(tally) for tally in tallies]
+    mean = fmean(denominators)
+    value = fmean(numerators) / mean
+    return _Influences(value, [(a - value * d) / mean for a, d in zip(numerators, denominators, strict=True)])
+
+
+def _pod_spread(ratio: Ratio, stable: Mapping[str, Tally]) -> tuple[float, float]:
+    """Standard deviation between pods of one revision, in the metric's unit, and its degrees of freedom.
+
+    Measured on stable's pods, weighted by what each did, and drawn towards the shipped spread as if that had been
+    measured on `spread_freedom` + 1 pods: with one stable pod nothing else is known.
+    """
+    tallies = [tally for tally in stable.values() if ratio.known(tally)]
+    pooled = ratio.value(pool(stable))
+    total = sum(map(ratio.denominator, tallies))
+    squares = sum(ratio.denominator(t) / total * ratio.difference(ratio.value(t), pooled)[0] ** 2 for t in tallies)
+    freedom = ratio.spread_freedom + len(tallies) - 1
+    # The measured variance is squares · n ÷ (n − 1) and has n − 1 degrees of freedom.
+    variance = (ratio.spread_freedom * ratio.spread**2 + squares * len(tallies)) / freedom
+    return math.sqrt(variance), freedom
+
+
+def _concentration(ratio: Ratio, pods: Mapping[str, Tally]) -> float:
+    """Σ share², which is 1/n for n equally busy pods: the variance of a pooled ratio in units of one pod's."""
+    weights = [ratio.denominator(tally) for tally in pods.values()]
+    return sum(weight * weight for weight in weights) / sum(weights) ** 2

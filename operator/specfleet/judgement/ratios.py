@@ -1,0 +1,84 @@
+"""The metrics as data: each a ratio of two counters, and what is known beforehand about how pods differ in it. Pure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from specfleet.judgement.verdict import Metric, Unit
+from specfleet.telemetry.counters import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """numerator ÷ denominator of a tally, compared between arms in `unit`."""
+
+    numerator: Callable[[Tally], float]
+    denominator: Callable[[Tally], float]
+    trials: Callable[[Tally], float]  # how many chances there were to see something else: for the exact bound
+    requests: Callable[[Tally], float]
+    traffic: str  # what an arm without a denominator lacks
+    unit: Unit
+    higher_is_better: bool
+    at_matched_load: bool
+    spread: float  # shipped standard deviation between pods of one revision, in `unit`
+    spread_freedom: float  # its degrees of freedom: how firmly it is believed
+    hint: str = ""  # said behind the interval where its sign could be misread
+
+    def known(self, tally: Tally) -> bool:
+        """Whether `tally` has the ratio. Trials too: accepted tokens without a single output are no speed."""
+        return self.denominator(tally) > 0 and self.trials(tally) > 0
+
+    def value(self, tally: Tally) -> float:
+        """The ratio itself, where it is `known`."""
+        return self.numerator(tally) / self.denominator(tally)
+
+    def difference(self, canary: float, stable: float) -> tuple[float, float, float]:
+        """(difference in `unit`, + if the canary is better; its derivatives by the canary's and the stable's ratio)."""
+        scale = 100.0 if self.higher_is_better else -100.0
+        if self.unit == "points":
+            return scale * (canary - stable), scale, -scale
+        return scale * (canary / stable - 1), scale / stable, -scale * canary / stable**2
+
+
+# Spread between pods. Acceptance: pods of one revision run the same weights and differ by the prompts that sessions and
+# prefix caches bring them; about 1 point after an hour is usual, and 4 degrees of freedom let five stable pods outweigh
+# it. Speed: GPUs of one product differ in clocks by a few percent on top of the batch they happen to run. Errors: pods
+# of a healthy revision share a rate near 0, so the spread is small, but one bad client can sit on one pod.
+RATIOS: dict[Metric, Ratio] = {
+    Metric.SPEED: Ratio(
+        numerator=lambda tally: tally.decode_outputs + tally.accepted,
+        denominator=lambda tally: tally.decode_seconds,
+        trials=lambda tally: tally.decode_outputs,
+        requests=lambda tally: tally.finished,
+        traffic="decoding",
+        unit="%",
+        higher_is_better=True,
+        at_matched_load=True,
+        spread=2.0,
+        spread_freedom=4,
+    ),
+    Metric.ACCEPTANCE: Ratio(
+        numerator=lambda tally: tally.accepted,
+        denominator=lambda tally: tally.draft_tokens,
+        trials=lambda tally: tally.drafts,  # the tokens of one draft stand and fall together
+        requests=lambda tally: tally.finished,
+        traffic="drafts",
+        unit="points",
+        higher_is_better=True,
+        at_matched_load=False,
+        spread=1.0,
+        spread_freedom=4,
+    ),
+    Metric.ERRORS: Ratio(
+        numerator=lambda tally: tally.http_errors,
+        denominator=lambda tally: tally.http_requests,
+        trials=lambda tally: tally.http_requests,
+        requests=lambda tally: tally.http_requests,
+        traffic="requests",
+        unit="points",
+        higher_is_better=False,
+        at_matched_load=False,
+        spread=0.2,
+        spread_freedom=4,
+        hint=" (+ is fewer)",
+    ),
+}

@@ -1,0 +1,132 @@
+"""The heart: plan(sdd, objects, seen, now) -> Plan(writes, status, events, next look). Pure and total.
+
+Read it from `plan` down: parse the spec, set the scene, chart the course, turn it into writes and a status.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from specfleet.api.reasons import named
+from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
+from specfleet.api.validation import parse
+from specfleet.rollout.course import Course, chart
+from specfleet.rollout.memory import Decision
+from specfleet.rollout.report import QUIET, invalid, status
+from specfleet.rollout.revision import identity
+from specfleet.rollout.roles import Roles
+from specfleet.rollout.scene import Scene, Seen, remembered, set_scene
+from specfleet.rollout.world import Objects, Pod, Raw, rfc3339
+from specfleet.rollout.writes import Verb, Write, writes
+
+__all__ = ["Event", "Objects", "Plan", "Seen", "Verb", "Write", "plan"]
+
+REST_SECONDS = 60.0  # between two looks at a fleet at rest
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A Kubernetes event on the SDD; a warning where a person should look."""
+
+    reason: str
+    message: str
+    warning: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a pass does. Writes go in order and stop at the first failure; `status` is None where nothing is reported.
+
+    `probe` are the pods that have yet to answer the probe prompts; `roles` tells the scraper which pods form which arm,
+    `carrying` that the canary gets requests.
+    """
+
+    writes: tuple[Write, ...] = ()
+    status: dict[str, Any] | None = None
+    events: tuple[Event, ...] = ()
+    next: float = REST_SECONDS
+    probe: tuple[Pod, ...] = ()
+    roles: Roles | None = None
+    carrying: bool = False
+    spec: SpecDecodeDeploymentSpec | None = None
+
+    def payload(self, pod: Pod) -> Raw:
+        """The frozen payload of the revision that a pod to be probed belongs to."""
+        asked = (self.roles.canary or self.roles.target) if self.roles else None
+        return asked.payload if asked else {}
+
+
+def plan(sdd: Raw, objects: Objects, seen: Seen, now: float, terminating: bool = False) -> Plan:
+    """The plan of one pass over one SDD, from what was observed in this pass and from nothing else.
+
+    `now` is in seconds since the epoch; `terminating` says that the namespace is being deleted.
+    """
+    if terminating or "deletionTimestamp" in sdd["metadata"]:
+        return Plan(next=REST_SECONDS)
+    read = _in_force(sdd, objects)
+    if isinstance(read, tuple):
+        return Plan(status=invalid(sdd, read, rfc3339(now)))
+    spec, written, problems = read.spec, read.written, read.problems
+    scene = set_scene(sdd, spec, written, identity(written), objects, seen, now)
+    course = chart(scene)
+    planned = () if seen.taken or seen.refused else tuple(writes(scene, course))
+    return Plan(
+        writes=planned,
+        status=status(scene, course, problems, rfc3339(now)),
+        events=tuple(_event(decision) for decision in course.decided),
+        next=_next(scene, course, planned),
+        probe=_to_probe(scene),
+        roles=scene.roles,
+        carrying=scene.roles.canary is not None and scene.selected is None,
+        spec=spec,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    spec: SpecDecodeDeploymentSpec
+    written: Raw
+    problems: tuple[str, ...] = ()
+
+
+def _in_force(sdd: Raw, objects: Objects) -> _Read | tuple[str, ...]:
+    """The spec to act on: the newest, or the last valid one with the newest number of replicas; else what is wrong."""
+    parsed = parse(sdd)
+    if isinstance(parsed, SpecDecodeDeploymentSpec):
+        return _Read(parsed, sdd["spec"])
+    problems = tuple(str(problem) for problem in parsed)
+    last = remembered(objects).spec
+    if not last:
+        return problems
+    written = {**last, **_replicas(sdd.get("spec"))}
+    again = parse({**sdd, "spec": written})
+    return _Read(again, written, problems) if isinstance(again, SpecDecodeDeploymentSpec) else problems
+
+
+def _replicas(spec: Any) -> dict[str, int]:
+    replicas = spec.get("replicas") if isinstance(spec, Mapping) else None
+    return {"replicas": replicas} if isinstance(replicas, int) and not isinstance(replicas, bool) else {}
+
+
+def _event(decision: Decision) -> Event:
+    reason = named(decision.reason)
+    return Event(str(decision.reason), decision.message, warning=reason is not None and reason.kind == "abort")
+
+
+def _next(scene: Scene, course: Course, planned: tuple[Write, ...]) -> float:
+    """Seconds to the next look: at the scrape interval while anything moves."""
+    draining = any(revision.draining for revision in scene.revisions.values())
+    if planned or course.hold.reason not in QUIET or scene.roles.leaving or draining:
+        return float(scene.spec.rollout.analysis.scrape_seconds)
+    stable = scene.roles.stable
+    if scene.roles.retained and stable and stable.promoted_at:
+        return min(REST_SECONDS, stable.promoted_at + scene.spec.rollout.retain_seconds - scene.now)
+    return REST_SECONDS
+
+
+def _to_probe(scene: Scene) -> tuple[Pod, ...]:
+    """Ready pods of the canary, or of the first revision, that have yet to answer the probe prompts."""
+    asked = scene.roles.canary or (scene.roles.target if scene.roles.stable is None else None)
+    if asked is None:
+        return ()
+    return tuple(pod for pod in asked.pods if pod.taking_traffic and (pod.uid, pod.restarts) not in scene.seen.probes)

@@ -1,0 +1,1 @@
+"""One builder for each owned object; AMD and vLLM knowledge as data. Pure."""

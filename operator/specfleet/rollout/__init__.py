@@ -1,0 +1,1 @@
+"""Revision identity, and (state, verdict, capacity, now) -> next state. Pure."""

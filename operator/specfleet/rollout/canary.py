@@ -1,0 +1,253 @@
+"""One canary, one look: (where it is, what was seen, now) -> where it goes, and why it waits. Pure."""
+
+from dataclasses import dataclass, replace
+
+from specfleet.api.reasons import Reason, named
+from specfleet.judgement.guards import Failure
+from specfleet.judgement.verdict import Outcome, Verdict
+from specfleet.rollout.memory import Rollout
+from specfleet.rollout.shape import Bounds, Shape, shape_for, whole
+from specfleet.rollout.world import Revision
+
+BLOCKS_PER_STEP = 3  # the least evidence between two steps; proof is asked for once, before 100 percent
+STARTUP_GRACE = 120.0  # seconds that a pod may take beyond its start-up budget, for scheduling and image pull
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A share of the traffic in percent, and how long to stay there at least."""
+
+    weight: int
+    min_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the user asked of the rollout."""
+
+    steps: tuple[Step, ...]
+    bounds: Bounds
+    paused: bool
+    max_blocks: int
+    abort_inconclusive: bool
+    startup_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What this pass saw of a canary. `probed` counts its ready pods that answered every probe well; `since` is when the
+    looking began; `unreachable` says whose metrics cannot be read, and `dark` that the canary's could not be for too long."""
+
+    canary: Revision
+    stable: Revision
+    failure: Failure | None
+    verdict: Verdict
+    blocks: int
+    probed: int
+    probe_unknown: str
+    carrying: bool
+    third: bool
+    since: float
+    unreachable: str
+    dark: bool
+    promote_asked: bool
+    abort_asked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A reason from the documented list with its line: what is waited for, or what was decided."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """The canary ends here. A `hard` one leaves at once; a soft one as fast as stable's capacity allows."""
+
+    reason: Reason
+    message: str
+    hard: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The outcome of one look: the next rollout, the pods wanted, whether the canary takes traffic, why it waits."""
+
+    rollout: Rollout
+    shape: Shape
+    carry: bool
+    hold: Note
+    decided: Note | None = None
+    abort: Abort | None = None
+    promote: bool = False
+
+
+def advance(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Turn:
+    """The next turn of a canary. Raises nothing; every input gives a Turn."""
+    step = policy.steps[min(rollout.step, len(policy.steps) - 1)]
+    if abort := _abort(facts, policy, now):
+        return Turn(rollout, _as_is(facts), facts.carrying, Note(abort.reason, abort.message), abort=abort)
+    policy = replace(policy, paused=policy.paused and not rollout.ordered)
+    if facts.promote_asked and not rollout.ordered:
+        return _promoting(rollout, facts, policy, Note(Reason.CANARY_PROMOTING, "Promote was asked for"))
+    shape = _shape(rollout, facts, policy, step)
+    if shape is None:
+        room = f"no room for a canary: {policy.bounds.replicas} replicas, maxSurge {policy.bounds.surge}"
+        return Turn(rollout, _as_is(facts), False, Note(Reason.WAITING_FOR_PODS, f"{room}; allow a surge"))
+    carry = _may_carry(facts, policy)
+    if waiting := _blocked(rollout, facts, shape) or _short(rollout, facts, shape):
+        return Turn(rollout, shape, carry, _paused() if policy.paused and not carry else waiting)
+    if not facts.carrying:
+        goes = f"{describe(step.weight, shape)} of the traffic goes to the canary"
+        hold = Note(Reason.CANARY_STARTING, goes) if carry else _paused()
+        return Turn(replace(rollout, reached=None), shape, carry, hold)
+    if rollout.reached is None and not rollout.promoting:
+        return _reached(rollout, facts, policy, step, shape, now)
+    return _weigh(rollout, facts, policy, step, shape, now)
+
+
+def _abort(facts: Facts, policy: Policy, now: float) -> Abort | None:
+    if facts.failure:
+        return Abort(named(facts.failure.reason) or Reason.ABORTED, facts.failure.message, facts.failure.hard)
+    if facts.abort_asked:
+        return Abort(Reason.USER_ABORTED, "Abort was asked for", False)
+    if regression := facts.verdict.regression:
+        return Abort(Reason.CANARY_REGRESSED, regression.message, False)
+    budget = policy.startup_seconds + STARTUP_GRACE
+    late = [pod for pod in facts.canary.pods if not (pod.ready or pod.going or pod.unschedulable or pod.restarts)]
+    if any(now - pod.started > budget for pod in late):
+        return Abort(Reason.PROGRESS_DEADLINE_EXCEEDED, f"{late[0].name} not ready after {budget:.0f} s", True)
+    inconclusive = facts.blocks >= policy.max_blocks and not facts.verdict.proven
+    if inconclusive and policy.abort_inconclusive:
+        return Abort(Reason.CANARY_INCONCLUSIVE_TOO_LONG, facts.verdict.holding, False)
+    return None
+
+
+def _as_is(facts: Facts) -> Shape:
+    return Shape(facts.canary.wanted, facts.stable.wanted)
+
+
+def _shape(rollout: Rollout, facts: Facts, policy: Policy, step: Step) -> Shape | None:
+    now, bounds = _as_is(facts), policy.bounds
+    within = bounds.fewest <= now.canary + now.stable <= bounds.most
+    if policy.paused:
+        return now if within else Shape(now.canary, max(0, bounds.replicas - now.canary))
+    if rollout.promoting:
+        return whole(bounds, now)
+    if within and now.stable and now.canary and now.share * 100 >= step.weight:
+        return now
+    return shape_for(step.weight, bounds, now)
+
+
+def _may_carry(facts: Facts, policy: Policy) -> bool:
+    """May `Service <name>` choose the canary's pods? Before the first weight each must have answered its probes."""
+    if facts.third or facts.dark or not facts.canary.ready:
+        return False
+    known = facts.probed >= facts.canary.ready and not facts.unreachable
+    return facts.carrying or (known and not policy.paused)
+
+
+def _blocked(rollout: Rollout, facts: Facts, shape: Shape) -> Note | None:
+    if shape.stable and not facts.stable.ready and not rollout.promoting:
+        carries = f"{facts.canary.name} carries all" if facts.carrying and facts.canary.ready else "nobody serves"
+        return Note(Reason.STABLE_UNAVAILABLE, f"no pod of {facts.stable.name} is ready; {carries}")
+    if facts.third:
+        return Note(Reason.DRAINING, "pods of an earlier revision still serve; the canary waits until they are gone")
+    if facts.unreachable:
+        return Note(Reason.METRICS_UNREACHABLE, facts.unreachable)
+    ready = facts.canary.ready
+    if facts.probed < ready:
+        if facts.probe_unknown:
+            return Note(Reason.PROBE_UNKNOWN, facts.probe_unknown)
+        return Note(Reason.CANARY_PROBING, f"{facts.probed} of {ready} canary pods have answered their probes")
+    return None
+
+
+def _short(rollout: Rollout, facts: Facts, shape: Shape) -> Note | None:
+    stable_left = facts.stable.wanted - len(facts.stable.draining)
+    if facts.canary.ready < shape.canary or stable_left > shape.stable:
+        return _starting(rollout, facts, shape)
+    return None
+
+
+def _starting(rollout: Rollout, facts: Facts, shape: Shape) -> Note:
+    stuck = [pod for pod in facts.canary.pods if pod.unschedulable]
+    if stuck:
+        return Note(Reason.WAITING_FOR_GPUS, f"{stuck[0].name}: {stuck[0].unschedulable}")
+    trouble = next((f"; {pod.name}: {pod.trouble}" for pod in facts.canary.pods if pod.trouble), "")
+    reason = Reason.CANARY_PROMOTING if rollout.promoting else Reason.CANARY_STARTING
+    ready = f"{facts.canary.ready} of {shape.canary} canary pods ready"
+    return Note(reason, f"{ready}, {facts.stable.ready} of stable's serve and {shape.stable} will{trouble}")
+
+
+def _paused() -> Note:
+    return Note(Reason.CANARY_PAUSED, "spec.paused is true; guards stay on")
+
+
+def _reached(rollout: Rollout, facts: Facts, policy: Policy, step: Step, shape: Shape, now: float) -> Turn:
+    note = Note(Reason.STEP_REACHED, describe(step.weight, shape))
+    hold = _paused() if policy.paused else Note(Reason.CANARY_DWELLING, note.message)
+    reached = replace(rollout, reached=now, blocks_before=facts.blocks)
+    return Turn(reached, shape, True, hold, decided=note)
+
+
+def describe(weight: int, shape: Shape) -> str:
+    """A step in words; says so where the pods cannot make the weight that was asked for."""
+    reachable = round(100 * shape.share)
+    pods = f"{shape.canary} of {shape.canary + shape.stable} pods"
+    if reachable == weight:
+        return f"{weight}% ({pods})"
+    return f"asked {weight}%, reachable {reachable}% ({pods})"
+
+
+def _weigh(rollout: Rollout, facts: Facts, policy: Policy, step: Step, shape: Shape, now: float) -> Turn:
+    """The step's weight is on: is it time to go on?"""
+    if policy.paused:
+        return Turn(rollout, shape, True, _paused())
+    if rollout.promoting:
+        hold = Note(Reason.CANARY_PROMOTING, f"all {shape.canary} pods are ready: the pointer flips")
+        return Turn(rollout, shape, True, hold, promote=True)
+    left = step.min_seconds - (now - max(rollout.reached or now, facts.since))
+    if left > 0:
+        return Turn(rollout, shape, True, Note(Reason.CANARY_DWELLING, f"{left:.0f} s more at {step.weight}%"))
+    if rollout.step < len(policy.steps) - 1:
+        return _between_steps(rollout, facts, policy, shape)
+    if facts.verdict.proven:
+        proof = "; ".join(metric.message for metric in facts.verdict.metrics if metric.outcome is Outcome.NON_INFERIOR)
+        return _promoting(rollout, facts, policy, Note(Reason.CANARY_PROVEN, proof))
+    if facts.blocks >= policy.max_blocks:
+        return Turn(rollout, shape, True, Note(Reason.CANARY_INCONCLUSIVE, facts.verdict.holding))
+    return Turn(rollout, shape, True, _unproven(facts.verdict))
+
+
+def _between_steps(rollout: Rollout, facts: Facts, policy: Policy, shape: Shape) -> Turn:
+    seen = facts.blocks - rollout.blocks_before
+    if seen < BLOCKS_PER_STEP:
+        note = Note(Reason.CANARY_ANALYSING, f"{seen} of {BLOCKS_PER_STEP} blocks of evidence at this step")
+        return Turn(rollout, shape, True, note)
+    if any(metric.outcome is Outcome.NO_TRAFFIC for metric in facts.verdict.metrics):
+        return Turn(rollout, shape, True, _unproven(facts.verdict))
+    later = replace(rollout, step=rollout.step + 1, reached=None)
+    following = policy.steps[later.step]
+    wanted = _shape(later, facts, policy, following) or shape
+    return Turn(later, wanted, True, Note(Reason.CANARY_STARTING, f"on to {following.weight}%"))
+
+
+def _unproven(verdict: Verdict) -> Note:
+    reasons = {
+        Outcome.NO_TRAFFIC: Reason.NO_TRAFFIC,
+        Outcome.INSUFFICIENT_OVERLAP: Reason.INSUFFICIENT_OVERLAP,
+    }
+    for metric in verdict.metrics:
+        if metric.outcome in reasons:
+            return Note(reasons[metric.outcome], metric.message)
+    return Note(Reason.CANARY_ANALYSING, verdict.holding)
+
+
+def _promoting(rollout: Rollout, facts: Facts, policy: Policy, why: Note) -> Turn:
+    later = replace(rollout, promoting=why.message, ordered=facts.promote_asked, reached=None)
+    shape = whole(policy.bounds, _as_is(facts))
+    hold = Note(Reason.CANARY_PROMOTING, why.message)
+    return Turn(later, shape, _may_carry(facts, policy), hold, decided=why)

@@ -1,0 +1,67 @@
+"""What a rollout must remember from pass to pass, beside the cluster itself: its step, its decisions. Pure.
+
+It lives in the evidence ConfigMap, never in `status`, so a wiped status loses nothing. Lost memory is harmless too:
+dwell and evidence start afresh, while the pods, the promotion numbers and the abort latches are objects of their own.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+KEPT_DECISIONS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One thing that was decided, when, about which revision, and why."""
+
+    time: float
+    reason: str
+    message: str
+    revision: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """Where a canary is. `uids` binds it to the two revisions that it compares, stable first."""
+
+    canary: str
+    uids: tuple[str, str]
+    step: int = 0
+    reached: float | None = None  # since when the step's pods carry the step's weight
+    blocks_before: int = 0  # blocks of evidence at that moment
+    promoting: str = ""  # why it goes to 100 percent: a proof, or an action; empty while it does not
+    ordered: bool = False  # by an action, which a pause does not stop
+    borrowed: bool = False  # no GPU was free to surge, so stable lends a pod
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """All that is remembered of one SDD. `spec` is the last valid one, without `replicas`."""
+
+    rollout: Rollout | None = None
+    decisions: tuple[Decision, ...] = ()
+    spec: Mapping[str, Any] = field(default_factory=dict)
+
+    def decided(self, decision: Decision) -> "Memory":
+        """The memory with one more decision, the oldest forgotten beyond ten."""
+        return replace(self, decisions=(*self.decisions, decision)[-KEPT_DECISIONS:])
+
+    def to_json(self) -> str:
+        """Compact JSON; equal memories give equal text."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    @staticmethod
+    def from_json(text: str) -> "Memory":
+        """The inverse of `to_json`; anything unreadable is an empty memory, since losing it is harmless."""
+        try:
+            raw = json.loads(text)
+            rollout = raw["rollout"]
+            return Memory(
+                rollout=Rollout(**{**rollout, "uids": tuple(rollout["uids"])}) if rollout else None,
+                decisions=tuple(Decision(**item) for item in raw["decisions"]),
+                spec=dict(raw["spec"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return Memory()

@@ -1,0 +1,225 @@
+"""What a pass tells the user: the status of the SDD and its conditions. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from specfleet.api import names
+from specfleet.api.conditions import Status, Type, condition, merge
+from specfleet.api.reasons import Reason
+from specfleet.api.validation import findings, not_implemented
+from specfleet.judgement.verdict import MetricVerdict
+from specfleet.rollout.canary import Note
+from specfleet.rollout.course import Course
+from specfleet.rollout.scene import Scene
+from specfleet.rollout.world import Raw, Revision, rfc3339
+from specfleet.telemetry.derived import acceptance_rate, step_time, tokens_per_step
+
+QUIET = (Reason.STABLE, Reason.RETAINING_OLD, Reason.SCALED_TO_ZERO, Reason.CANARY_ABORTED)
+STALLED = (Reason.CANARY_ABORTED, Reason.NAME_TAKEN)
+
+
+def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -> dict[str, Any]:
+    """The whole status, camelCase, without anything unknown. `problems` say why the newest spec is not in force."""
+    hold = _hindered(scene) or course.hold
+    old = scene.sdd.get("status") or {}
+    stable, canary = scene.roles.stable, scene.roles.canary
+    known: dict[str, Any] = {
+        "observedGeneration": _generation(scene.sdd),
+        "conditions": merge(old.get("conditions") or (), _conditions(scene, hold, problems), time),
+        "reason": str(hold.reason),
+        "message": _clip(hold.message),
+        "replicas": min(scene.spec.replicas, sum(item.ready for item in scene.revisions.values())),
+        "selector": f"{names.DEPLOYMENT}={scene.name}",
+        "stable": _revision(stable),
+        "canary": _revision(canary),
+        "weight": _weight(scene) if canary else None,
+        "step": _step(scene, course) if canary else None,
+        "proposalLength": _proposal_length(stable or scene.roles.target, canary),
+        "model": _payload(stable or scene.roles.target).get("model"),
+        "ready": f"{sum(item.ready for item in scene.revisions.values())}/{scene.spec.replicas}",
+        "gpu": "/".join(scene.spec.accelerator.products) or None,
+        "url": f"http://{scene.name}.{scene.sdd['metadata']['namespace']}:{names.PORT}",
+        "metrics": [_metric(item) for item in course.verdict.metrics] if course.verdict else None,
+        "decisions": [_decision(item) for item in reversed(course.memory.decisions)] or None,
+        "lastHandledAction": _action(scene, course),
+        "findings": list(findings(scene.spec))[:32] or None,
+        **_measured(scene, old),
+    }
+    return {key: value for key, value in known.items() if value is not None}
+
+
+def invalid(sdd: Raw, problems: tuple[str, ...], time: str) -> dict[str, Any]:
+    """The status of an SDD that never had a valid spec."""
+    old, generation = sdd.get("status") or {}, _generation(sdd)
+    text = "; ".join(problems)
+    new = [
+        condition(Type.READY, "False", Reason.CONFIG_INVALID, text, generation),
+        condition(Type.STALLED, "True", Reason.CONFIG_INVALID, text, generation),
+        condition(Type.CONFIG_VALID, "False", Reason.CONFIG_INVALID, text, generation),
+    ]
+    conditions = merge(old.get("conditions") or (), new, time)
+    reason = str(Reason.CONFIG_INVALID)
+    return {"observedGeneration": generation, "conditions": conditions, "reason": reason, "message": _clip(text)}
+
+
+def _conditions(scene: Scene, hold: Note, problems: tuple[str, ...]) -> list[dict[str, Any]]:
+    generation = _generation(scene.sdd)
+
+    def say(type: Type, value: bool, reason: Reason, message: str) -> dict[str, Any]:
+        state: Status = "True" if value else "False"
+        return condition(type, state, reason, message, generation)
+
+    serving = any(item.ready for item in scene.revisions.values() if item.name in scene.carriers and item.promoted)
+    ready = scene.roles.stable is not None and (serving or _canary_carries(scene) or not scene.spec.replicas)
+    stalled = hold.reason in STALLED or bool(problems)
+    why = Note(Reason.CONFIG_INVALID, "; ".join(problems)) if problems and hold.reason not in STALLED else hold
+    said = [
+        say(Type.READY, ready, hold.reason, hold.message),
+        say(Type.RECONCILING, hold.reason not in (*QUIET, *STALLED), hold.reason, hold.message),
+        say(Type.STALLED, stalled, why.reason, why.message),
+        say(Type.CONFIG_VALID, not problems, Reason.CONFIG_ACCEPTED, "the spec is in force")
+        if not problems
+        else say(Type.CONFIG_VALID, False, Reason.CONFIG_INVALID, "; ".join(problems)),
+    ]
+    if missing := not_implemented(scene.spec):
+        text = f"accepted, but without effect in this version: {', '.join(missing)}"
+        said.append(say(Type.NOT_IMPLEMENTED, True, Reason.NOT_IMPLEMENTED, text))
+    return said
+
+
+def _canary_carries(scene: Scene) -> bool:
+    canary = scene.roles.canary
+    return canary is not None and canary.ready > 0 and canary.name in scene.carriers
+
+
+def _hindered(scene: Scene) -> Note | None:
+    if scene.seen.refused:
+        return Note(Reason.API_ERROR, scene.seen.refused)
+    if not scene.seen.taken:
+        return None
+    return Note(Reason.NAME_TAKEN, f"{', '.join(scene.seen.taken)}: exists and is not ours; it is left alone")
+
+
+def _generation(sdd: Raw) -> int:
+    return int(sdd["metadata"].get("generation", 0))
+
+
+def _payload(revision: Revision | None) -> Mapping[str, Any]:
+    return revision.payload if revision else {}
+
+
+def _revision(revision: Revision | None) -> dict[str, Any] | None:
+    if revision is None:
+        return None
+    return {
+        "revision": revision.name,
+        "method": str(revision.payload.get("method", "none")),
+        "numSpeculativeTokens": str(revision.payload.get("numSpeculativeTokens", "")),
+        "replicas": revision.wanted,
+        "ready": revision.ready,
+    }
+
+
+def _weight(scene: Scene) -> str:
+    canary = scene.roles.canary
+    carrying = sum(item.ready for item in scene.revisions.values() if item.name in scene.carriers)
+    if canary is None or canary.name not in scene.carriers or not carrying:
+        return "0%"
+    return f"{round(100 * canary.ready / carrying)}%"
+
+
+def _step(scene: Scene, course: Course) -> dict[str, Any] | None:
+    if course.turn is None:
+        return None
+    weights = [step.weight for step in scene.spec.rollout.steps if step.weight is not None] or [50]
+    index = min(course.turn.rollout.step, len(weights) - 1)
+    asked = 100 if course.turn.rollout.promoting else weights[index]
+    reachable = round(100 * course.turn.shape.share)
+    known = {
+        "index": index + 1,
+        "of": len(weights),
+        "askedWeight": f"{asked}%",
+        "reachable": f"{reachable}%" if reachable != asked and not course.turn.rollout.promoting else None,
+    }
+    return {key: value for key, value in known.items() if value is not None}
+
+
+def _proposal_length(stable: Revision | None, canary: Revision | None) -> str | None:
+    now = _length(stable)
+    if canary is None or _length(canary) == now:
+        return now
+    return f"{now}→{_length(canary)}"
+
+
+def _length(revision: Revision | None) -> str | None:
+    if revision is None:
+        return None
+    length = revision.payload.get("numSpeculativeTokens")
+    return "auto" if length is None else str(length) if length else "off"
+
+
+def _metric(item: MetricVerdict) -> dict[str, Any]:
+    numbers = {"estimate": item.estimate, "lower": item.lower, "upper": item.upper, "margin": item.margin}
+    return {
+        "name": str(item.metric),
+        "outcome": str(item.outcome),
+        **{key: f"{value:.1f}" for key, value in numbers.items() if value is not None},
+        "unit": item.unit,
+        "blocks": item.blocks,
+        "message": item.message,
+    }
+
+
+def _decision(item: Any) -> dict[str, str]:
+    return {
+        "time": rfc3339(item.time),
+        "reason": str(item.reason),
+        "message": _clip(item.message),
+        "revision": item.revision,
+    }
+
+
+def _action(scene: Scene, course: Course) -> dict[str, str] | None:
+    action = scene.spec.rollout.action
+    if action is None:
+        return None
+    meant = scene.revisions.get(action.revision)
+    if course.handled == action.id or (meant and meant.handled_action == action.id):
+        result = "Honoured"
+    elif action.type in ("Retry", "Undo"):
+        result = "Not implemented"
+    else:
+        result = f"Ignored: {action.revision} is not the canary"
+    return {"id": action.id, "type": action.type, "result": result}
+
+
+def _measured(scene: Scene, old: Mapping[str, Any]) -> dict[str, str | None]:
+    """Acceptance, tokens per step and step time: the canary's once measured, else stable's; as before if unknown."""
+    canary = scene.seen.canary.recent
+    tally = canary if scene.roles.canary and canary.drafts else scene.seen.stable.recent
+    values = {
+        "acceptance": (acceptance_rate(tally), lambda value: f"{100 * value:.0f}%"),
+        "tokensPerStep": (tokens_per_step(tally), lambda value: f"{value:.1f}"),
+        "stepTime": (step_time(tally), lambda value: f"{1000 * value:.0f} ms"),
+    }
+    return dict(_steady(values, old))
+
+
+def _steady(values: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+    """Rewritten only when they move by a point of what is printed, so that a fleet at rest writes nothing."""
+    for key, (value, text) in values.items():
+        before = old.get(key)
+        yield key, before if value is None else _unless_near(before, text(value))
+
+
+def _unless_near(before: str | None, after: str) -> str:
+    try:
+        old, new = (float(text.rstrip("%ms ")) for text in (before or "", after))
+    except ValueError:
+        return after
+    step = 0.1 if "." in after else 1.0
+    return before if before and abs(new - old) <= 2 * step else after
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= 1024 else f"{text[:1023]}…"

@@ -1,0 +1,138 @@
+"""Everything one pass decides from, made once from the raw objects and what was measured. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from specfleet.api import names
+from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
+from specfleet.judgement.guards import ProbeFacts
+from specfleet.resources.evidence import read_evidence
+from specfleet.rollout.memory import Memory
+from specfleet.rollout.roles import Roles, assign
+from specfleet.rollout.shape import Bounds, limit
+from specfleet.rollout.world import Objects, Pod, Raw, Revision, revisions
+from specfleet.telemetry.counters import Tally
+from specfleet.telemetry.evidence import EMPTY, Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class ArmSeen:
+    """What the scraper saw of one arm, and of which revision.
+
+    `unreachable` says why no ready pod of it answers, empty if one does; and for how many seconds that has been so.
+    """
+
+    revision: str = ""
+    recent: Tally = field(default_factory=Tally.zero)
+    last: Tally | None = None
+    running: float | None = None
+    waiting: float | None = None
+    stalled: int = 0
+    unreachable: str = ""
+    unreachable_for: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was measured since the last pass.
+
+    `evidence_of` are the uids of the two revisions that the evidence compares, stable first.
+    `probes` is by (pod uid, restarts): a pod without an entry has not finished its probes. `idle` is by pod uid: when
+    a scrape last saw it without requests; no entry means unknown. `taken` are names ("Service/llama") that exist
+    and are not ours; `refused` is what the API server said to a write of this pass. `since` is when the looking began:
+    the time before, in which the operator was away, counts nowhere.
+    """
+
+    since: float = 0.0
+    stable: ArmSeen = field(default_factory=ArmSeen)
+    canary: ArmSeen = field(default_factory=ArmSeen)
+    evidence: Evidence = EMPTY
+    evidence_of: tuple[str, str] | None = None
+    probes: Mapping[tuple[str, int], ProbeFacts] = field(default_factory=dict)
+    idle: Mapping[str, float] = field(default_factory=dict)
+    taken: tuple[str, ...] = ()
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One SDD at one pass. `spec` is the valid spec in force, `written` the raw spec that it was read from."""
+
+    sdd: Raw
+    spec: SpecDecodeDeploymentSpec
+    written: Raw
+    objects: Objects
+    revisions: Mapping[str, Revision]
+    roles: Roles
+    memory: Memory
+    seen: Seen
+    now: float
+
+    @property
+    def name(self) -> str:
+        """The SDD's name, and that of the Service that clients use."""
+        return str(self.sdd["metadata"]["name"])
+
+    @property
+    def uid(self) -> str:
+        """The SDD's uid, which its objects name as their controller."""
+        return str(self.sdd["metadata"]["uid"])
+
+    @property
+    def selected(self) -> str | None:
+        """The revision that `Service <name>` selects now: None when it selects every one, "" when there is none."""
+        service = self.objects.services.get(self.name)
+        if service is None:
+            return ""
+        return (service["spec"].get("selector") or {}).get(names.REVISION)
+
+    @property
+    def carriers(self) -> frozenset[str]:
+        """The revisions whose pods get requests now."""
+        return frozenset(self.revisions) if self.selected is None else frozenset({self.selected})
+
+    @property
+    def borrows(self) -> bool:
+        """No GPU is free and the user has set no surge: pods go before others come. A rollout remembers that it does."""
+        if self.memory.rollout:
+            return self.memory.rollout.borrowed
+        stuck = any(pod.unschedulable for revision in self.revisions.values() for pod in revision.pods)
+        return stuck and self.spec.rollout.max_surge is None
+
+    def bounds(self, borrowed: bool) -> Bounds:
+        """How many pods a rollout may have. Unless the user says, it surges one pod, or borrows it from stable."""
+        replicas, rollout = self.spec.replicas, self.spec.rollout
+        surge = limit(rollout.max_surge, replicas, up=True)
+        unavailable = limit(rollout.max_unavailable, replicas, up=False)
+        if surge is None:
+            surge = 0 if borrowed else 1
+        if unavailable is None:
+            unavailable = 0 if surge else 1
+        return Bounds(replicas, surge, unavailable if surge or unavailable else 1)
+
+    def probed(self, pods: tuple[Pod, ...]) -> int:
+        """How many of the ready ones have answered every probe well."""
+        answers = [self.seen.probes.get((pod.uid, pod.restarts)) for pod in pods if pod.taking_traffic]
+        return sum(answer is not None and answer.passed > 0 and not answer.failed for answer in answers)
+
+
+def remembered(objects: Objects) -> Memory:
+    """The memory in the evidence ConfigMap; empty where there is none, or its checksum does not hold."""
+    data = read_evidence(objects.evidence) if objects.evidence else None
+    return Memory.from_json(data.get("memory", "")) if data else Memory()
+
+
+def set_scene(
+    sdd: Raw,
+    spec: SpecDecodeDeploymentSpec,
+    written: Mapping[str, Any],
+    identity: str,
+    objects: Objects,
+    seen: Seen,
+    now: float,
+) -> Scene:
+    """The scene for a valid spec; `identity` is the revision identity of `written`."""
+    found = revisions(objects)
+    roles = assign(found, identity, spec.rollout.retain_seconds, now)
+    return Scene(sdd, spec, written, objects, found, roles, remembered(objects), seen, now)

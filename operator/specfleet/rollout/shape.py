@@ -1,0 +1,69 @@
+"""How many pods of each arm carry a weight: the fewest moves within maxSurge and maxUnavailable. Pure."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Pods wanted of the canary and of stable."""
+
+    canary: int
+    stable: int
+
+    @property
+    def share(self) -> float:
+        """The canary's share of all pods, 0..1."""
+        total = self.canary + self.stable
+        return self.canary / total if total else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a rollout may use: `replicas` wanted, `surge` pods above it, `unavailable` below it."""
+
+    replicas: int
+    surge: int
+    unavailable: int
+
+    @property
+    def most(self) -> int:
+        """The most pods at any time."""
+        return self.replicas + self.surge
+
+    @property
+    def fewest(self) -> int:
+        """The fewest ready pods at any time."""
+        return max(0, self.replicas - self.unavailable)
+
+
+def shape_for(weight: int, bounds: Bounds, now: Shape) -> Shape | None:
+    """The pods for a weight of 1..99 percent: the fewest moves from `now` with the canary's share at least the weight.
+
+    None where no split of the allowed pods leaves stable a pod, e.g. one replica and no surge.
+    """
+    splits = [
+        Shape(canary, total - canary)
+        for total in range(bounds.fewest, bounds.most + 1)
+        for canary in range(max(1, -(-weight * total // 100)), total)
+    ]
+
+    def cost(shape: Shape) -> tuple[int, float, int]:
+        moves = abs(shape.canary - now.canary) + abs(shape.stable - now.stable)
+        return moves, shape.share, -shape.stable
+
+    return min(splits, key=cost, default=None)
+
+
+def whole(bounds: Bounds, now: Shape) -> Shape:
+    """The pods for 100 percent: every replica is the canary's; stable keeps what the surge leaves of it."""
+    return Shape(bounds.replicas, min(now.stable, bounds.surge))
+
+
+def limit(value: int | str | None, replicas: int, *, up: bool) -> int | None:
+    """A Kubernetes int-or-percent of `replicas` as a number of pods, surge rounded up, unavailable down."""
+    if value is None or isinstance(value, int):
+        return value
+    if not value.endswith("%"):
+        return int(value)
+    hundredths = int(value[:-1]) * replicas
+    return -(-hundredths // 100) if up else hundredths // 100

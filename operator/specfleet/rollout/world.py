@@ -1,0 +1,197 @@
+"""The cluster's objects of one SDD, as the rollout sees them: revisions, their pods, and which is stable. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from specfleet.api import names
+
+Raw = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """What the cluster held of one SDD at this pass: the owned objects by name, pods as a list."""
+
+    revisions: Mapping[str, Raw] = field(default_factory=dict)
+    deployments: Mapping[str, Raw] = field(default_factory=dict)
+    services: Mapping[str, Raw] = field(default_factory=dict)
+    disruption_budgets: Mapping[str, Raw] = field(default_factory=dict)
+    evidence: Raw | None = None
+    pods: Sequence[Raw] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One vLLM pod. `gone_by` is the end of its grace period once it is being deleted: until then it holds its GPUs."""
+
+    name: str
+    uid: str
+    ip: str
+    node: str
+    ready: bool
+    serving: bool
+    going: bool
+    gone_by: float | None
+    draining_since: float | None
+    deletion_cost: int
+    restarts: int
+    trouble: str
+    unschedulable: str
+    started: float
+    raw: Raw = field(repr=False, compare=False)
+
+    @property
+    def taking_traffic(self) -> bool:
+        """A Service selects it: ready, labelled, and not on its way out."""
+        return self.ready and self.serving and not self.going
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One revision with its ControllerRevision, its Deployment (None before or after its life) and its pods."""
+
+    name: str
+    uid: str
+    number: int
+    promoted: int
+    promoted_at: float | None
+    aborted: str
+    handled_action: str
+    identity: str
+    payload: Raw = field(repr=False, compare=False)
+    record: Raw = field(repr=False, compare=False)
+    deployment: Raw | None = field(repr=False, compare=False)
+    pods: tuple[Pod, ...] = ()
+
+    @property
+    def wanted(self) -> int:
+        """Replicas its Deployment asks for now."""
+        return int(self.deployment["spec"].get("replicas", 1)) if self.deployment else 0
+
+    @property
+    def ready(self) -> int:
+        """Pods that take traffic."""
+        return sum(pod.taking_traffic for pod in self.pods)
+
+    @property
+    def draining(self) -> tuple[Pod, ...]:
+        """Pods whose serving label is off, the first to be deleted first: they finish what they hold and then go."""
+        out = [pod for pod in self.pods if not pod.serving and not pod.going]
+        return tuple(sorted(out, key=lambda pod: pod.deletion_cost))
+
+    @property
+    def alive(self) -> bool:
+        """It has, or is about to have, pods."""
+        return bool(self.pods) or self.wanted > 0
+
+
+def revisions(objects: Objects) -> dict[str, Revision]:
+    """Every revision by name, with its Deployment and pods."""
+    by_revision: dict[str, list[Pod]] = {}
+    for raw in objects.pods:
+        revision = (raw["metadata"].get("labels") or {}).get(names.REVISION, "")
+        by_revision.setdefault(revision, []).append(pod(raw))
+    return {
+        name: _revision(record, objects.deployments.get(name), by_revision.get(name, ()))
+        for name, record in objects.revisions.items()
+    }
+
+
+def stable_of(revisions: Iterable[Revision]) -> Revision | None:
+    """The revision with the highest promotion number; None before the first."""
+    return max((arm for arm in revisions if arm.promoted), key=lambda arm: arm.promoted, default=None)
+
+
+def timestamp(text: str | None) -> float | None:
+    """Seconds since the epoch of an RFC 3339 time; None where there is none that can be read."""
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return None
+
+
+def rfc3339(now: float) -> str:
+    """Seconds since the epoch as Kubernetes writes times."""
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def pod(raw: Raw) -> Pod:
+    """One pod as the rollout sees it."""
+    metadata, status = raw["metadata"], raw.get("status") or {}
+    conditions = {item["type"]: item for item in status.get("conditions") or ()}
+    annotations = metadata.get("annotations") or {}
+    return Pod(
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        ip=status.get("podIP", ""),
+        node=(raw.get("spec") or {}).get("nodeName", ""),
+        ready=conditions.get("Ready", {}).get("status") == "True",
+        serving=(metadata.get("labels") or {}).get(names.SERVING) == "true",
+        going="deletionTimestamp" in metadata or status.get("phase") in ("Failed", "Succeeded"),
+        gone_by=timestamp(metadata.get("deletionTimestamp")),
+        draining_since=timestamp(annotations.get(names.DRAINING_SINCE)),
+        deletion_cost=_integer(annotations.get(names.DELETION_COST)),
+        restarts=sum(item.get("restartCount", 0) for item in status.get("containerStatuses") or ()),
+        trouble=_trouble(status),
+        unschedulable=_unschedulable(conditions.get("PodScheduled", {})),
+        started=timestamp(metadata.get("creationTimestamp")) or 0.0,
+        raw=raw,
+    )
+
+
+def _revision(record: Raw, deployment: Raw | None, pods: Iterable[Pod]) -> Revision:
+    notes = record["metadata"].get("annotations") or {}
+    number, _, when = notes.get(names.PROMOTED, "").partition(" ")
+    return Revision(
+        name=record["metadata"]["name"],
+        uid=record["metadata"].get("uid", ""),
+        number=int(record.get("revision", 0)),
+        promoted=int(number) if number.isdigit() else 0,
+        promoted_at=timestamp(when),
+        aborted=notes.get(names.ABORTED, ""),
+        handled_action=notes.get(names.HANDLED_ACTION, ""),
+        identity=notes.get(names.IDENTITY, ""),
+        payload=record.get("data") or {},
+        record=record,
+        deployment=deployment,
+        pods=tuple(sorted(pods, key=lambda item: (item.started, item.name))),
+    )
+
+
+def _integer(text: str | None) -> int:
+    try:
+        return int(text or 0)
+    except ValueError:
+        return 0
+
+
+def _trouble(status: Raw) -> str:
+    for item in status.get("containerStatuses") or ():
+        waiting = (item.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") in (
+            "CrashLoopBackOff",
+            "ImagePullBackOff",
+            "ErrImagePull",
+            "CreateContainerConfigError",
+        ):
+            return _with_last_exit(waiting["reason"], item)
+        if exited := (item.get("state") or {}).get("terminated"):
+            return f"{exited.get('reason', 'Error')}: exit code {exited.get('exitCode')}"
+    return ""
+
+
+def _with_last_exit(reason: str, container: Raw) -> str:
+    last = (container.get("lastState") or {}).get("terminated") or {}
+    if not last:
+        return f"{reason}: {((container.get('state') or {}).get('waiting') or {}).get('message', '')}".rstrip(": ")
+    return f"{reason}: {last.get('reason', 'Error')}, exit code {last.get('exitCode')}"
+
+
+def _unschedulable(condition: Raw) -> str:
+    if condition.get("status") != "False":
+        return ""
+    return str(condition.get("message") or condition.get("reason") or "not scheduled")

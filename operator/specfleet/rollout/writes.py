@@ -1,0 +1,242 @@
+"""A course becomes writes, in an order in which a stop after any of them does no harm. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from specfleet.api import names
+from specfleet.resources.disruption import disruption_budget
+from specfleet.resources.evidence import evidence_map
+from specfleet.resources.owned import differs, is_ours
+from specfleet.resources.revision import controller_revision, render
+from specfleet.resources.service import revision_service, stable_service
+from specfleet.resources.workload import deployment
+from specfleet.rollout.course import Course
+from specfleet.rollout.moves import Drain, Fleet, Restore, Scale, moves
+from specfleet.rollout.revision import identity, pick_hash
+from specfleet.rollout.scene import Scene
+from specfleet.rollout.world import Pod, Raw, Revision, rfc3339
+
+SETTLE_SECONDS = 3.0  # endpoints take a moment to reach every proxy: a pod is not idle before
+
+
+class Verb(StrEnum):
+    """How an object is written. Each carries the uid that was observed; what raises risk the resourceVersion too."""
+
+    CREATE = "create"
+    APPLY = "apply"
+    PATCH = "patch"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One call to the API server. `body` names its object; a PATCH is a JSON merge patch."""
+
+    verb: Verb
+    body: Raw
+    why: str
+
+    @property
+    def kind(self) -> str:
+        """Kind of the object."""
+        return str(self.body["kind"])
+
+    @property
+    def name(self) -> str:
+        """Name of the object."""
+        return str(self.body["metadata"]["name"])
+
+
+def writes(scene: Scene, course: Course) -> list[Write]:
+    """What to write in this pass: what lowers risk, then what adds pods, then what raises risk, then what tidies."""
+    service = list(_service(scene, course))
+    rising = course.selector is None
+    workloads = list(_workloads(scene, course))
+    return [
+        *_latches(scene, course),
+        *([] if rising else service),
+        *_created(scene, course),
+        *_memory(scene, course),
+        *_handled(scene, course),
+        *workloads,
+        *(service if rising else []),
+        *_promotion(scene, course),
+        *_budget(scene),
+        *_tidied(scene, course),
+    ]
+
+
+def _patch(live: Raw, metadata: Raw, why: str, risky: bool = False) -> Write:
+    preconditions = {"name": live["metadata"]["name"], "uid": live["metadata"]["uid"]}
+    if risky:
+        preconditions["resourceVersion"] = live["metadata"]["resourceVersion"]
+    kind = {"apiVersion": live["apiVersion"], "kind": live["kind"]}
+    return Write(Verb.PATCH, {**kind, "metadata": {**preconditions, **metadata}}, why)
+
+
+def _applied(desired: dict[str, Any], live: Raw | None, why: str, risky: bool = False) -> Iterator[Write]:
+    """Create what is missing; apply over what is ours and differs; leave everything else."""
+    if live is None:
+        yield Write(Verb.CREATE, desired, why or f"{desired['kind']} {desired['metadata']['name']} is missing")
+        return
+    difference = differs(desired, live)
+    if difference is None:
+        return
+    preconditions = {"uid": live["metadata"]["uid"]}
+    if risky:
+        preconditions["resourceVersion"] = live["metadata"]["resourceVersion"]
+    desired = {**desired, "metadata": {**desired["metadata"], **preconditions}}
+    yield Write(Verb.APPLY, desired, why or difference)
+
+
+def _latches(scene: Scene, course: Course) -> Iterator[Write]:
+    if course.latch and course.turn and scene.roles.canary:
+        line = f"{course.latch.reason}: {course.latch.message}"
+        notes = {names.ABORTED: line}
+        if course.handled:
+            notes[names.HANDLED_ACTION] = course.handled
+        yield _patch(scene.roles.canary.record, {"annotations": notes}, f"abort latches: {line}")
+    for revision in scene.roles.others:
+        if revision.aborted and revision is not scene.roles.target:
+            yield _patch(revision.record, {"annotations": {names.ABORTED: None}}, f"{revision.name} may be tried again")
+
+
+def _handled(scene: Scene, course: Course) -> Iterator[Write]:
+    canary = scene.roles.canary
+    if course.handled and canary and not course.latch:
+        notes = {names.HANDLED_ACTION: course.handled}
+        yield _patch(canary.record, {"annotations": notes}, f"action {course.handled} is honoured")
+
+
+def _created(scene: Scene, course: Course) -> Iterator[Write]:
+    """The new revision's ControllerRevision; its Deployment and Service follow in the passes after it."""
+    if not course.create:
+        return
+    full = identity(scene.written)
+    digest, _ = pick_hash(full, lambda candidate: names.revision_name(scene.name, candidate) in scene.revisions)
+    name = names.revision_name(scene.name, digest)
+    action = scene.spec.rollout.action
+    seen = {names.HANDLED_ACTION: action.id} if action and action.revision == name else {}
+    number = 1 + max((revision.number for revision in scene.revisions.values()), default=0)
+    record = controller_revision(scene.sdd, name, number, full, render(scene.name, name, scene.spec), seen)
+    yield Write(Verb.CREATE, record, f"revision {number}: {name}")
+
+
+def _service(scene: Scene, course: Course) -> Iterator[Write]:
+    """`Service <name>`. Selecting every revision raises risk; narrowing it to one never may be refused."""
+    if course.selector == "":
+        return
+    whom = course.selector or "every revision"
+    desired = stable_service(scene.sdd, course.selector)
+    live = scene.objects.services.get(scene.name)
+    why = f"Service {scene.name} selects {whom}" if scene.selected != course.selector else ""
+    yield from _applied(desired, live, why, risky=course.selector is None)
+
+
+def _workloads(scene: Scene, course: Course) -> Iterator[Write]:
+    rollout = course.memory.rollout
+    fleet = Fleet(
+        revisions=_growing_order(scene),
+        wanted=course.wanted,
+        carriers=scene.carriers,
+        bounds=scene.bounds(rollout.borrowed if rollout else scene.borrows),
+        finished=lambda pod: _finished(scene, pod),
+        lingering=sum(_lingers(pod, scene.now) for item in scene.revisions.values() for pod in item.pods),
+    )
+    planned = moves(fleet)
+    scaled = {move.revision.name: move for move in planned if isinstance(move, Scale)}
+    for move in planned:
+        if isinstance(move, Restore):
+            unset = {names.DRAINING_SINCE: None, names.DELETION_COST: None}
+            yield _patch(move.pod.raw, {"labels": {names.SERVING: "true"}, "annotations": unset}, move.why)
+    for revision in fleet.revisions:
+        yield from _revision_objects(scene, revision, scaled.get(revision.name))
+    for move in planned:
+        if isinstance(move, Drain):
+            since = {names.DRAINING_SINCE: rfc3339(scene.now), names.DELETION_COST: str(move.cost)}
+            yield _patch(move.pod.raw, {"labels": {names.SERVING: None}, "annotations": since}, move.why)
+
+
+def _growing_order(scene: Scene) -> tuple[Revision, ...]:
+    """Stable grows first, then the target; what is left over only shrinks."""
+    roles = scene.roles
+    ordered = [revision for revision in (roles.stable, roles.target, *roles.others) if revision]
+    return tuple({revision.name: revision for revision in ordered}.values())
+
+
+def _revision_objects(scene: Scene, revision: Revision, scale: Scale | None) -> Iterator[Write]:
+    replicas = scale.replicas if scale else revision.wanted
+    if not (revision.alive or replicas):
+        return
+    desired = deployment(scene.sdd, revision.name, revision.payload, replicas)
+    why = scale.why if scale else ""
+    yield from _applied(revision_service(scene.sdd, revision.name), scene.objects.services.get(revision.name), "")
+    yield from _applied(desired, revision.deployment, why, risky=replicas < revision.wanted)
+
+
+def _lingers(pod: Pod, now: float) -> bool:
+    return pod.gone_by is not None and now < pod.gone_by
+
+
+def _finished(scene: Scene, pod: Pod) -> bool:
+    """A draining pod may go: it serves nobody, or its time is up."""
+    if not pod.ready or pod.draining_since is None:
+        return not pod.ready
+    if scene.now >= pod.draining_since + scene.spec.pod.drain_seconds:
+        return True
+    return scene.seen.idle.get(pod.uid, 0.0) >= pod.draining_since + SETTLE_SECONDS
+
+
+def _promotion(scene: Scene, course: Course) -> Iterator[Write]:
+    if course.promote is None:
+        return
+    number = 1 + max((revision.promoted for revision in scene.revisions.values()), default=0)
+    notes = {names.PROMOTED: f"{number} {rfc3339(scene.now)}"}
+    why = f"{course.promote.name} becomes stable (promotion {number})"
+    yield _patch(course.promote.record, {"annotations": notes}, why, risky=True)
+
+
+def _budget(scene: Scene) -> Iterator[Write]:
+    if scene.roles.stable:
+        desired = disruption_budget(scene.sdd, scene.roles.stable.name)
+        why = f"drains may take one pod of {scene.roles.stable.name} at a time"
+        yield from _applied(desired, scene.objects.disruption_budgets.get(scene.name), why)
+
+
+def _memory(scene: Scene, course: Course) -> Iterator[Write]:
+    """Memory and evidence, one object: written when a block is complete or something was decided, never at rest."""
+    data = {"memory": course.memory.to_json()}
+    rollout = course.memory.rollout
+    if rollout and scene.seen.evidence_of == rollout.uids and scene.seen.evidence.blocks:
+        data["evidence"] = scene.seen.evidence.to_json()
+    desired = evidence_map(scene.sdd, data)
+    live = scene.objects.evidence
+    if live is not None and is_ours(live, scene.uid) and (live.get("data") or {}) != desired["data"]:
+        body = {**desired, "metadata": {**desired["metadata"], "uid": live["metadata"]["uid"]}}
+        yield Write(Verb.APPLY, body, "memory")
+    elif live is None:
+        yield Write(Verb.CREATE, desired, "memory")
+
+
+def _tidied(scene: Scene, course: Course) -> Iterator[Write]:
+    """Objects of revisions that are over: no pods, none wanted."""
+    keep = {revision.name for revision in (scene.roles.stable, scene.roles.canary) if revision}
+    kept = sorted((item for item in scene.roles.others if item.promoted), key=lambda item: -item.promoted)
+    beyond = kept[scene.spec.revision_history_limit :]
+    for revision in scene.roles.others:
+        if revision.name in keep or revision.alive or course.wanted.get(revision.name):
+            continue
+        for live in (revision.deployment, scene.objects.services.get(revision.name)):
+            if live is not None and is_ours(live, scene.uid):
+                yield _deleted(live, f"{revision.name} is over")
+        unwanted = not revision.promoted and revision is not scene.roles.target
+        if unwanted or revision in beyond:
+            yield _deleted(revision.record, f"{revision.name} is no longer kept")
+
+
+def _deleted(live: Raw, why: str) -> Write:
+    meta = live["metadata"]
+    body = {"apiVersion": live["apiVersion"], "kind": live["kind"]}
+    return Write(Verb.DELETE, {**body, "metadata": {"name": meta["name"], "uid": meta["uid"]}}, why)

@@ -1,0 +1,174 @@
+"""Decides which scrapes count, for the blocks that are judged and for the windows of the guards. Mutable, no I/O."""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+
+from specfleet.telemetry.counters import Observation, Tally, difference
+from specfleet.telemetry.evidence import Arm, Block
+
+__all__ = ["RECENT_DRAFTS", "Arm", "Collector"]
+
+RECENT_DRAFTS = 200  # a share of 10 % is then known to about ± 2 points, one standard error
+WINDOW_TICKS = 240  # how far back the guards look at most: an hour at 15 s
+USUAL_INTERVALS = 3  # the usual time between ticks is the median of so many, so one gap does not become usual
+MIN_GAP = 10.0  # seconds
+
+
+@dataclass(slots=True)
+class _Track:
+    """One pod of one arm: where its counters stood, and what it did in the last ticks."""
+
+    since: float  # first observation of this epoch
+    seen: float  # last tick that it answered
+    observation: Observation
+    delta: Tally | None = None  # between the last two ticks
+    counts: bool = False  # the delta lies wholly after warm-up
+    stalled: int = 0
+    window: deque[tuple[int, Tally]] = field(default_factory=lambda: deque(maxlen=WINDOW_TICKS))  # (tick, delta)
+
+
+@dataclass(slots=True)
+class _OpenBlock:
+    seconds: float = 0.0
+    pods: dict[Arm, dict[str, Tally]] = field(default_factory=lambda: {arm: {} for arm in Arm})
+
+    def add(self, arms: Mapping[Arm, Mapping[str, Tally]], seconds: float) -> None:
+        self.seconds += seconds
+        for arm, deltas in arms.items():
+            for pod, delta in deltas.items():
+                self.pods[arm][pod] = self.pods[arm].get(pod, Tally.zero()) + delta
+
+    def continues(self, arms: Mapping[Arm, Mapping[str, Tally]]) -> bool:
+        """False if an arm shares no pod with the block so far: that is another revision, or a promotion."""
+        return all(not self.pods[arm] or self.pods[arm].keys() & deltas.keys() for arm, deltas in arms.items())
+
+
+class Collector:
+    """Feeds on ticks. Times are seconds of any clock (one that runs back is a gap); pod keys are unique within an arm.
+
+    A delta counts only between two successive ticks that its pod answered, so both arms always cover the same time.
+    """
+
+    def __init__(self, block_seconds: float, warmup_seconds: float) -> None:
+        self._block_seconds = block_seconds
+        self._warmup_seconds = warmup_seconds
+        self._dropped: Counter[str] = Counter()
+        self._intervals: deque[float] = deque(maxlen=USUAL_INTERVALS)
+        self._now: float | None = None
+        self._ticks = 0
+        self._tracks: dict[tuple[Arm, str], _Track] = {}
+        self._block = _OpenBlock()
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """How often something was left out of blocks: gap, restarted, missed, warm-up, unpaired, replaced."""
+        return dict(self._dropped)
+
+    def tick(self, now: float, arms: Mapping[Arm, Mapping[str, Observation]]) -> Block | None:
+        """Take in what each arm's pods answered at `now`; returns a block when this tick has filled one.
+
+        Pass only pods that answered and are not draining. An arm that is empty or absent is fine.
+        """
+        interval = 0.0 if self._now is None else now - self._now
+        self._forget(now)
+        self._ticks += 1
+        for arm, observations in arms.items():
+            for pod, observation in observations.items():
+                self._observe(now, arm, pod, observation)
+        self._now = now
+        return self._pair(interval)
+
+    def recent(self, arm: Arm) -> Tally:
+        """The arm's last 200 drafts, or its last scrape if that has more; warm-up included. For guards and status."""
+        window: dict[int, Tally] = {}
+        for track in self._current(arm).values():
+            for tick, delta in track.window:
+                window[tick] = window.get(tick, Tally.zero()) + delta
+        total = Tally.zero()
+        for tick in sorted(window, reverse=True):
+            total += window[tick]
+            if total.drafts >= RECENT_DRAFTS:
+                break
+        return total
+
+    def last(self, arm: Arm) -> Tally | None:
+        """What the arm did between its last two scrapes; None before there are two."""
+        deltas = [track.delta for track in self._current(arm).values() if track.delta is not None]
+        return sum(deltas, Tally.zero()) if deltas else None
+
+    def running(self, arm: Arm) -> float | None:
+        """Requests running on the arm's pods at the last scrape; None if any pod does not say, or none answered."""
+        return _total(track.observation.sample.running for track in self._current(arm).values())
+
+    def waiting(self, arm: Arm) -> float | None:
+        """Requests waiting on the arm's pods at the last scrape; None if any pod does not say, or none answered."""
+        return _total(track.observation.sample.waiting for track in self._current(arm).values())
+
+    def stalled_scrapes(self, arm: Arm) -> int:
+        """The longest row of scrapes up to now in which a pod ran requests and its engine made no step."""
+        return max((track.stalled for track in self._current(arm).values()), default=0)
+
+    def _forget(self, now: float) -> None:
+        """After a gap (the operator was down) forget everything; otherwise the pods that were silent for that long."""
+        if self._now is None:
+            return
+        limit = max(3 * (median(self._intervals) if self._intervals else self._block_seconds), MIN_GAP)
+        self._intervals.append(now - self._now)
+        if not 0 <= now - self._now <= limit:
+            self._dropped["gap"] += 1
+            self._tracks.clear()
+            self._block = _OpenBlock()
+        self._tracks = {key: track for key, track in self._tracks.items() if now - track.seen <= limit}
+
+    def _observe(self, now: float, arm: Arm, pod: str, observation: Observation) -> None:
+        track = self._tracks.get((arm, pod))
+        delta = None if track is None else difference(track.observation, observation, now - track.seen)
+        if track is None or delta is None:
+            self._dropped["restarted"] += track is not None
+            self._tracks[arm, pod] = _Track(since=now, seen=now, observation=observation)
+            return
+        successive = track.seen == self._now
+        warm = track.seen >= track.since + self._warmup_seconds
+        self._dropped["missed"] += not successive
+        self._dropped["warm-up"] += not warm
+        track.counts = successive and warm
+        track.delta = delta
+        track.stalled = track.stalled + 1 if _stalled(observation, delta) else 0
+        track.window.append((self._ticks, delta))
+        track.observation, track.seen = observation, now
+
+    def _current(self, arm: Arm) -> dict[str, _Track]:
+        """The arm's pods that answered the last tick."""
+        return {pod: track for (of, pod), track in self._tracks.items() if of == arm and track.seen == self._now}
+
+    def _pair(self, interval: float) -> Block | None:
+        counting = {arm: _counting(self._current(arm)) for arm in Arm}
+        if not all(counting.values()):
+            self._dropped["unpaired"] += bool(self._current(Arm.CANARY))
+            return None
+        if not self._block.continues(counting):
+            self._dropped["replaced"] += 1
+            self._block = _OpenBlock()
+        self._block.add(counting, interval)
+        if self._block.seconds + interval / 2 < self._block_seconds:  # to the nearest tick: scrapes jitter
+            return None
+        full, self._block = self._block, _OpenBlock()
+        return Block(stable=full.pods[Arm.STABLE], canary=full.pods[Arm.CANARY])
+
+
+def _counting(tracks: Mapping[str, _Track]) -> dict[str, Tally]:
+    return {pod: track.delta for pod, track in tracks.items() if track.counts and track.delta is not None}
+
+
+def _stalled(observation: Observation, delta: Tally) -> bool:
+    sample = observation.sample
+    return bool(sample.running) and sample.iterations is not None and delta.iterations == 0
+
+
+def _total(values: Iterable[float | None]) -> float | None:
+    known = list(values)
+    if not known or None in known:
+        return None
+    return sum(value for value in known if value is not None)

@@ -1,0 +1,3 @@
+"""Fixtures of every test."""
+
+from apiserver import control_plane as control_plane

@@ -1,0 +1,116 @@
+from dataclasses import replace
+
+import pytest
+
+from specfleet.judgement.guards import ArmFacts, Guard, PodFacts, ProbeFacts, first_failure
+from specfleet.telemetry.counters import Tally
+
+POD = PodFacts("llama-9d2zx4kv-abcde", ready=True, restarts=0, trouble="")
+HEALTHY = ArmFacts(
+    pods=(POD,),
+    recent=Tally(drafts=400, draft_tokens=1200, accepted=500, per_position=(280.0, 140.0, 80.0), speculating=True),
+    last=Tally(http_requests=100, http_errors=0),
+    running=3,
+    probe=ProbeFacts(passed=2, failed=0, unknown=0, message=""),
+    stalled_scrapes=0,
+)
+CRASHED = replace(HEALTHY, pods=(POD, replace(POD, ready=False, restarts=1, trouble="CrashLoopBackOff: exit code 1")))
+WRONG = replace(HEALTHY, probe=ProbeFacts(1, 1, 0, 'asked "2+2=", got "!!!!"'))
+DEAF = replace(HEALTHY, recent=replace(HEALTHY.recent, per_position=(39.0, 0.0, 0.0)))
+ERRING = replace(HEALTHY, last=Tally(http_requests=80, http_errors=6))
+STUCK = replace(HEALTHY, stalled_scrapes=2)
+
+
+def test_a_healthy_canary_fails_nothing() -> None:
+    assert first_failure(HEALTHY, HEALTHY) is None
+    assert first_failure(HEALTHY, None) is None
+
+
+@pytest.mark.parametrize(
+    ("canary", "guard", "reason", "hard", "message"),
+    [
+        (CRASHED, Guard.ALIVE, "CanaryDead", True, f"pod {POD.name} restarted 1 time, CrashLoopBackOff: exit code 1"),
+        (WRONG, Guard.CORRECT, "CanaryIncorrect", True, '1 of 2 probes failed: asked "2+2=", got "!!!!"'),
+        (
+            DEAF,
+            Guard.ACCEPTING,
+            "CanaryNotAccepting",
+            False,
+            "first drafted token accepted in 9.8 % of the last 400 drafts, below 10 %",
+        ),
+        (
+            ERRING,
+            Guard.ERRORS,
+            "CanaryErroring",
+            True,
+            "6 of 80 requests in the last scrape answered 5xx: 7.5 %, above 5 %",
+        ),
+        (STUCK, Guard.PROGRESS, "CanaryStuck", True, "no engine step in 2 scrapes with 3 requests running"),
+    ],
+)
+def test_each_guard_says_what_it_saw(canary: ArmFacts, guard: Guard, reason: str, hard: bool, message: str) -> None:
+    failure = first_failure(canary, HEALTHY)
+    assert failure is not None
+    assert (failure.guard, failure.reason, failure.hard, failure.message) == (guard, reason, hard, message)
+
+
+def test_the_first_guard_in_order_is_the_one_named() -> None:
+    everything = ArmFacts(CRASHED.pods, DEAF.recent, ERRING.last, 3, WRONG.probe, 5)
+    seen = []
+    for healed in ("pods", "probe", "recent", "last", "stalled_scrapes"):
+        failure = first_failure(everything, HEALTHY)
+        assert failure is not None
+        seen.append(failure.guard)
+        everything = replace(everything, **{healed: getattr(HEALTHY, healed)})
+    assert seen == list(Guard)
+    assert first_failure(everything, HEALTHY) is None
+
+
+@pytest.mark.parametrize(("restarts", "dead"), [(0, False), (1, False), (2, True)])
+def test_one_restart_is_forgiven(restarts: int, dead: bool) -> None:
+    canary = replace(HEALTHY, pods=(replace(POD, restarts=restarts),))
+    assert (first_failure(canary, HEALTHY) is not None) == dead
+
+
+@pytest.mark.parametrize("trouble", ["ImagePullBackOff: not found", "Unschedulable: 0/3 nodes", "Evicted"])
+def test_a_pod_that_cannot_start_or_was_evicted_is_not_a_crash(trouble: str) -> None:
+    assert first_failure(replace(HEALTHY, pods=(replace(POD, ready=False, trouble=trouble),)), HEALTHY) is None
+
+
+def test_probes_that_could_not_be_asked_fail_nothing() -> None:
+    assert first_failure(replace(HEALTHY, probe=ProbeFacts(0, 0, 3, "401")), HEALTHY) is None
+
+
+def test_too_few_drafts_say_nothing() -> None:
+    few = replace(HEALTHY, recent=Tally(drafts=199, per_position=(0.0,), speculating=True))
+    assert first_failure(few, HEALTHY) is None
+    assert first_failure(replace(HEALTHY, recent=replace(few.recent, drafts=200)), HEALTHY) is not None
+
+
+def test_a_canary_without_speculation_cannot_fail_to_accept() -> None:
+    assert first_failure(replace(HEALTHY, recent=Tally(decode_outputs=1000)), HEALTHY) is None
+
+
+def test_what_stable_suffers_too_is_not_the_canarys_fault() -> None:
+    assert first_failure(DEAF, DEAF) is None
+    assert first_failure(ERRING, ERRING) is None
+    assert first_failure(STUCK, STUCK) is not None
+    assert first_failure(WRONG, WRONG) is not None
+
+
+def test_a_stable_arm_of_which_too_little_is_known_excuses_nothing() -> None:
+    unsure = replace(DEAF, recent=replace(DEAF.recent, drafts=100, per_position=(1.0,)))
+    assert first_failure(DEAF, unsure) is not None
+    assert first_failure(ERRING, replace(HEALTHY, last=None)) is not None
+
+
+@pytest.mark.parametrize(
+    ("requests", "errors", "fails"), [(10, 4, False), (100, 5, False), (99, 5, True), (0, 0, False)]
+)
+def test_errors_need_a_share_and_a_number(requests: float, errors: float, fails: bool) -> None:
+    canary = replace(HEALTHY, last=Tally(http_requests=requests, http_errors=errors))
+    assert (first_failure(canary, HEALTHY) is not None) == fails
+
+
+def test_before_a_second_scrape_there_are_no_errors_to_see() -> None:
+    assert first_failure(replace(HEALTHY, last=None, running=None), HEALTHY) is None

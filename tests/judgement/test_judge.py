@@ -1,0 +1,271 @@
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specfleet.judgement.judge import Policy, judge, resolvable_margin
+from specfleet.judgement.verdict import Metric, MetricVerdict, Outcome, Verdict
+from specfleet.telemetry.counters import Tally
+from specfleet.telemetry.evidence import EMPTY, Block, Evidence, from_json
+
+POLICY = Policy(speed_percent=5, acceptance_points=5, error_points=1, max_blocks=120)
+# A pod's minute: 8 requests at once, 30 tokens/s each, acceptance 60 %.
+BUSY = Tally(
+    drafts=6000, draft_tokens=18_000, accepted=10_800, decode_outputs=6000, decode_seconds=560, first_tokens=60,
+    iterations=750, finished=60, http_requests=60, seconds=60, speculating=True,
+)  # fmt: skip
+OFF = replace(BUSY, drafts=0, draft_tokens=0, accepted=0, speculating=False)
+POD_NAMES = ("s1", "s2", "s3", "s4", "c1")
+
+
+def evidence(stable: Tally, canary: Tally, blocks: int, pods: int = 4, canaries: int = 1) -> Evidence:
+    """The same block over and over, with a little noise in time so that there is a variance."""
+    total = EMPTY
+    for number in range(blocks):
+        wobble = 1 + 0.01 * math.sin(2.3 * number)
+        noisy = replace(canary, decode_seconds=canary.decode_seconds * wobble)
+        total = total.add(
+            Block({f"s{i}": stable for i in range(pods)}, {f"c{i}": noisy for i in range(canaries)}),
+        )
+    return total
+
+
+def of(verdict: Verdict, metric: Metric) -> MetricVerdict:
+    return next(each for each in verdict.metrics if each.metric is metric)
+
+
+def outcomes(verdict: Verdict) -> dict[str, str]:
+    return {each.metric.value: each.outcome.value for each in verdict.metrics}
+
+
+def test_no_evidence_is_insufficient_and_says_how_much_is_missing() -> None:
+    verdict = judge(EMPTY, True, POLICY)
+    assert set(outcomes(verdict).values()) == {"InsufficientData"}
+    assert verdict.holding == "speed: 0 of 8 blocks; acceptance: 0 of 8 blocks; errors: 0 of 8 blocks"
+    assert not verdict.proven
+
+
+def test_equal_arms_are_proven_after_enough_blocks_with_their_numbers() -> None:
+    verdict = judge(evidence(BUSY, BUSY, 20), True, POLICY)
+    assert verdict.proven
+    assert of(verdict, Metric.ACCEPTANCE).message == (
+        "acceptance +0.0 points [-1.6, +2.2] against a margin of 5, 20 blocks"
+    )
+    assert of(verdict, Metric.SPEED).message.endswith("against a margin of 5 %, 20 blocks")
+
+
+@pytest.mark.parametrize("blocks", [1, 7])
+def test_below_the_least_blocks_nothing_is_said(blocks: int) -> None:
+    verdict = judge(evidence(BUSY, replace(BUSY, accepted=100), blocks), True, POLICY)
+    assert verdict.regression is None
+    assert of(verdict, Metric.ACCEPTANCE).message == f"acceptance: {blocks} of 8 blocks"
+
+
+def test_too_few_requests_say_nothing_however_many_blocks() -> None:
+    rare = replace(BUSY, finished=1, http_requests=1)
+    verdict = judge(evidence(BUSY, rare, 20), True, POLICY)
+    assert set(outcomes(verdict).values()) == {"InsufficientData"}
+    assert of(verdict, Metric.SPEED).message == "speed: 20 of 30 requests on canary"
+
+
+def test_a_drop_of_acceptance_is_a_regression_with_its_interval() -> None:
+    verdict = judge(evidence(BUSY, replace(BUSY, accepted=BUSY.accepted - 2160), 12, canaries=4), True, POLICY)
+    acceptance = of(verdict, Metric.ACCEPTANCE)
+    assert verdict.regression is not None
+    assert acceptance.outcome is Outcome.REGRESSION
+    assert acceptance.estimate == pytest.approx(-12)
+    assert acceptance.lower is not None
+    assert acceptance.upper is not None
+    assert acceptance.lower < -12 < acceptance.upper < -5
+
+
+def test_acceptance_is_no_gate_where_the_arms_draft_differently() -> None:
+    shorter = replace(BUSY, draft_tokens=12_000, accepted=9000, decode_seconds=500)
+    verdict = judge(evidence(replace(BUSY, accepted=9000), shorter, 20), False, POLICY)
+    assert of(verdict, Metric.ACCEPTANCE).outcome is Outcome.NOT_COMPARABLE
+    assert verdict.proven
+
+
+def test_two_arms_without_speculation_are_judged_by_speed_and_errors() -> None:
+    verdict = judge(evidence(OFF, OFF, 20), True, POLICY)
+    assert outcomes(verdict) == {"speed": "NonInferior", "acceptance": "NotComparable", "errors": "NonInferior"}
+    assert verdict.proven
+
+
+def test_a_canary_that_should_draft_and_does_not_is_not_proven() -> None:
+    verdict = judge(evidence(BUSY, OFF, 20), True, POLICY)
+    assert of(verdict, Metric.ACCEPTANCE).outcome is Outcome.NO_TRAFFIC
+    assert of(verdict, Metric.ACCEPTANCE).message == "acceptance: no drafts on canary in 20 blocks"
+    assert not verdict.proven
+
+
+def test_speed_compares_tokens_and_not_steps() -> None:
+    """Speculation makes steps longer and tokens faster: the time between outputs alone would have the wrong sign."""
+    slower_steps = replace(BUSY, decode_seconds=1.5 * OFF.decode_seconds)
+    speed = of(judge(evidence(OFF, slower_steps, 20), False, POLICY), Metric.SPEED)
+    assert speed.outcome is Outcome.NON_INFERIOR
+    assert speed.estimate == pytest.approx(100 * (2.8 / 1.5 - 1), abs=1)
+
+
+def test_speed_is_in_percent_of_stable() -> None:
+    slower = replace(BUSY, decode_seconds=BUSY.decode_seconds / 0.8)
+    speed = of(judge(evidence(BUSY, slower, 20), True, POLICY), Metric.SPEED)
+    assert (speed.outcome, speed.unit) == (Outcome.REGRESSION, "%")
+    assert speed.estimate == pytest.approx(-20, abs=0.2)
+
+
+def test_an_idle_canary_has_no_traffic_which_is_neither_failure_nor_success() -> None:
+    verdict = judge(evidence(BUSY, Tally(seconds=60, speculating=True), 20), True, POLICY)
+    assert set(outcomes(verdict).values()) == {"NoTraffic"}
+    assert verdict.regression is None
+    assert not verdict.proven
+    assert "speed: no decoding on canary in 20 blocks" in verdict.holding
+
+
+def test_blocks_in_which_the_canary_was_idle_are_no_looks() -> None:
+    one = evidence(BUSY, replace(BUSY, finished=600, http_requests=600), 1)
+    idle = Block({f"s{i}": BUSY for i in range(4)}, {"c0": Tally(seconds=60, speculating=True)})
+    for _ in range(20):
+        one = one.add(idle)
+    assert of(judge(one, True, POLICY), Metric.SPEED).message == "speed: 1 of 8 blocks"
+
+
+def test_a_canary_that_is_given_less_to_do_is_not_compared_in_speed() -> None:
+    spared = replace(
+        BUSY, first_tokens=10, finished=10, http_requests=10, iterations=750, decode_outputs=1000, drafts=1000,
+        draft_tokens=3000, accepted=1800, decode_seconds=60,
+    )  # fmt: skip
+    verdict = judge(evidence(BUSY, spared, 60), True, POLICY)
+    assert of(verdict, Metric.SPEED).outcome is Outcome.INSUFFICIENT_OVERLAP
+    assert of(verdict, Metric.SPEED).message == "speed: mean batch 1.3 on canary, 8.0 on stable"
+    assert of(verdict, Metric.ACCEPTANCE).outcome is Outcome.NON_INFERIOR
+    assert not verdict.proven
+
+
+@pytest.mark.parametrize(("factor", "outcome"), [(2.0, Outcome.NON_INFERIOR), (0.5, Outcome.REGRESSION)])
+def test_a_batch_that_follows_from_the_canarys_own_speed_is_compared(factor: float, outcome: Outcome) -> None:
+    """At the same requests per second a canary that is twice as fast has half as many of them at a time."""
+    canary = replace(BUSY, decode_seconds=BUSY.decode_seconds / factor, iterations=BUSY.iterations * factor)
+    assert of(judge(evidence(BUSY, canary, 20), True, POLICY), Metric.SPEED).outcome is outcome
+
+
+def test_more_errors_are_worse_and_say_so() -> None:
+    verdict = judge(evidence(BUSY, replace(BUSY, http_errors=6), 20), True, POLICY)
+    errors = of(verdict, Metric.ERRORS)
+    assert errors.outcome is Outcome.REGRESSION
+    assert errors.estimate == pytest.approx(-10)
+    assert errors.message.startswith("errors -10.0 points [")
+    assert "(+ is fewer) against a margin of 1, 20 blocks" in errors.message
+    assert verdict.regression is errors
+
+
+def test_no_error_in_a_few_requests_proves_little() -> None:
+    """60 clean requests leave room for 5 % errors: the interval must not be surer than that for want of variance."""
+    few = replace(BUSY, finished=6, http_requests=6)
+    assert of(judge(evidence(few, few, 10), True, POLICY), Metric.ERRORS).outcome is Outcome.INCONCLUSIVE
+    assert of(judge(evidence(few, few, 90), True, POLICY), Metric.ERRORS).outcome is Outcome.NON_INFERIOR
+
+
+def test_pods_that_differ_widen_the_interval() -> None:
+    def width(spread: int) -> float:
+        stable = {f"s{i}": replace(BUSY, accepted=BUSY.accepted + spread * (-1) ** i) for i in range(4)}
+        total = EMPTY
+        for _ in range(20):
+            total = total.add(Block(stable, {"c": BUSY}))
+        acceptance = of(judge(total, True, POLICY), Metric.ACCEPTANCE)
+        assert acceptance.upper is not None
+        assert acceptance.lower is not None
+        return acceptance.upper - acceptance.lower
+
+    assert width(0) < width(200) < width(600)
+
+
+def test_a_leaver_that_did_little_does_not_pass_for_a_second_canary_pod() -> None:
+    both = evidence(BUSY, BUSY, 20, canaries=2)
+    lone = evidence(BUSY, BUSY, 20).add(
+        Block({"s0": BUSY}, {"c0": BUSY, "gone": replace(BUSY, draft_tokens=1, accepted=0)})
+    )
+    two, one = (of(judge(each, True, POLICY), Metric.ACCEPTANCE).lower for each in (both, lone))
+    assert two is not None
+    assert one is not None
+    assert one < two
+
+
+@pytest.mark.parametrize("metric", list(Metric))
+def test_more_pods_resolve_a_smaller_margin(metric: Metric) -> None:
+    assert resolvable_margin(1, 1, metric) > resolvable_margin(1, 4, metric) > resolvable_margin(4, 4, metric) > 0
+    assert resolvable_margin(0, 4, metric) == math.inf
+
+
+def test_the_resolvable_margin_follows_from_the_shipped_spread() -> None:
+    assert resolvable_margin(1, 4, Metric.ACCEPTANCE) == pytest.approx((1.895 + 0.84) * math.sqrt(1.25), abs=0.01)
+    assert resolvable_margin(1, 4, Metric.SPEED) == pytest.approx(2 * resolvable_margin(1, 4, Metric.ACCEPTANCE))
+
+
+counts = st.integers(0, 2000).map(float)
+work = st.builds(
+    lambda outputs, accepted, seconds, errors, requests: replace(
+        BUSY, decode_outputs=outputs, drafts=outputs, draft_tokens=3 * outputs, accepted=min(accepted, 3 * outputs),
+        decode_seconds=seconds, http_requests=requests, http_errors=min(errors, requests), finished=requests,
+    ),
+    counts, counts, counts, st.integers(0, 20).map(float), counts,
+)  # fmt: skip
+some_blocks = st.lists(st.fixed_dictionaries(dict.fromkeys(POD_NAMES, work)), min_size=1, max_size=14)
+
+
+def gathered(rows: list[dict[str, Tally]], names: dict[str, str] | None = None) -> Evidence:
+    total, names = EMPTY, names or {name: name for name in POD_NAMES}
+    for row in rows:
+        by_arm: list[dict[str, Tally]] = [
+            {names[pod]: tally for pod, tally in row.items() if pod.startswith(arm)} for arm in "sc"
+        ]
+        total = total.add(Block(*by_arm))
+    return total
+
+
+def blurred(verdict: Verdict) -> list[Any]:
+    return [(each.metric, each.outcome, pytest.approx(each.estimate, abs=1e-6)) for each in verdict.metrics]
+
+
+@settings(max_examples=60, deadline=None)
+@given(some_blocks, st.permutations(POD_NAMES[:4]))
+def test_which_pod_is_which_does_not_matter(rows: list[dict[str, Tally]], order: list[str]) -> None:
+    renamed = dict(zip(POD_NAMES[:4], order, strict=True)) | {"c1": "another"}
+    assert blurred(judge(gathered(rows), True, POLICY)) == blurred(judge(gathered(rows, renamed), True, POLICY))
+
+
+@settings(max_examples=60, deadline=None)
+@given(some_blocks)
+def test_a_verdict_survives_being_stored(rows: list[dict[str, Tally]]) -> None:
+    total = gathered(rows)
+    assert judge(from_json(total.to_json()), True, POLICY) == judge(total, True, POLICY)
+
+
+RANK = {Outcome.REGRESSION: 0, Outcome.INCONCLUSIVE: 1, Outcome.NON_INFERIOR: 2}
+
+
+@settings(max_examples=60, deadline=None)
+@given(some_blocks, st.floats(0, 50), st.floats(0, 50))
+def test_a_wider_margin_never_makes_a_verdict_worse(rows: list[dict[str, Tally]], one: float, other: float) -> None:
+    narrow, wide = (
+        judge(gathered(rows), True, Policy(margin, margin, margin, max_blocks=120)) for margin in sorted((one, other))
+    )
+    for before, after in zip(narrow.metrics, wide.metrics, strict=True):
+        if before.outcome in RANK:
+            assert RANK[after.outcome] >= RANK[before.outcome]
+        else:
+            assert after.outcome is before.outcome
+
+
+@settings(max_examples=60, deadline=None)
+@given(some_blocks, st.sampled_from(["decode_outputs", "decode_seconds", "http_requests", "finished"]))
+def test_what_is_unknown_is_never_proven(rows: list[dict[str, Tally]], missing: str) -> None:
+    blind = [
+        {pod: replace(tally, **{missing: 0.0}) if pod == "c1" else tally for pod, tally in r.items()} for r in rows
+    ]
+    verdict = judge(gathered(blind), True, Policy(1e6, 1e6, 1e6, max_blocks=120))
+    assert not verdict.proven
+    assert verdict.holding

@@ -1,0 +1,233 @@
+from dataclasses import replace
+
+import pytest
+
+from specfleet.telemetry.collector import Arm, Collector
+from specfleet.telemetry.counters import Observation
+from specfleet.telemetry.evidence import Block
+from specfleet.telemetry.page import Sample
+
+
+class Pod:
+    """A made-up server: every `work` moves its counters by `drafts` drafts of 3 tokens."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.restarts = 0
+        self.start = 1.0
+        self.running: float | None = 2.0
+        self.total = 0.0
+        self.iterations: float | None = 0.0
+
+    def work(self, drafts: float = 50, steps: float = 10) -> Observation:
+        self.total += drafts
+        if self.iterations is not None:
+            self.iterations += steps
+        sample = Sample(
+            process_start=self.start,
+            drafts=self.total,
+            draft_tokens=3 * self.total,
+            accepted=self.total,
+            accepted_per_position=(self.total, 0.0, 0.0),
+            decode_outputs=self.total,
+            iterations=self.iterations,
+            running=self.running,
+            waiting=1.0,
+        )
+        return Observation((f"uid-{self.name}", self.restarts), sample)
+
+
+class Fleet:
+    """Ticks a collector every 15 s."""
+
+    def __init__(self, block: float = 60, warmup: float = 0) -> None:
+        self.collector = Collector(block, warmup)
+        self.now = 1000.0
+
+    def tick(self, stable: list[Pod], canary: list[Pod], seconds: float = 15, **work: float) -> Block | None:
+        self.now += seconds
+        arms = {Arm.STABLE: stable, Arm.CANARY: canary}
+        return self.collector.tick(
+            self.now, {arm: {p.name: p.work(**work) for p in pods} for arm, pods in arms.items()}
+        )
+
+    def until_block(self, stable: list[Pod], canary: list[Pod], limit: int = 40) -> tuple[Block | None, int]:
+        for ticks in range(1, limit + 1):
+            block = self.tick(stable, canary)
+            if block is not None:
+                return block, ticks
+        return None, limit
+
+
+def test_a_block_holds_what_every_pod_did_over_the_same_ticks() -> None:
+    fleet, stable, canary = Fleet(), [Pod("s1"), Pod("s2")], [Pod("c1")]
+    block, ticks = fleet.until_block(stable, canary)
+    assert block is not None
+    assert ticks == 5  # the first scrape only says where the counters stand
+    assert {pod: tally.drafts for pod, tally in block.stable.items()} == {"s1": 200, "s2": 200}
+    assert {pod: tally.seconds for pod, tally in block.canary.items()} == {"c1": 60}
+
+
+def test_ticks_that_jitter_do_not_lengthen_blocks() -> None:
+    fleet, stable, canary = Fleet(), [Pod("s")], [Pod("c")]
+    fleet.tick(stable, canary)
+    blocks = [fleet.tick(stable, canary, seconds) for seconds in (14.9, 15.0, 14.9, 15.1)]
+    assert [block is not None for block in blocks] == [False, False, False, True]
+
+
+def test_warm_up_counts_in_the_guards_windows_and_not_in_blocks() -> None:
+    fleet, stable, canary = Fleet(warmup=60), [Pod("s")], [Pod("c")]
+    block, ticks = fleet.until_block(stable, canary)
+    assert ticks == 9  # 60 s of warm-up are 4 ticks, then a block
+    assert block is not None
+    assert block.stable["s"].drafts == 200
+    assert fleet.collector.dropped["warm-up"] == 8
+    early = Fleet(warmup=600)
+    early.tick(stable, canary)
+    early.tick(stable, canary)
+    assert early.collector.recent(Arm.CANARY).drafts == 50
+
+
+def test_a_pod_that_joins_later_counts_after_its_own_warm_up() -> None:
+    fleet, stable, canary = Fleet(block=15, warmup=30), [Pod("s")], [Pod("c")]
+    fleet.until_block(stable, canary)
+    joined = [*canary, Pod("c2")]
+    pods_per_block = [set(block.canary) for _ in range(4) if (block := fleet.tick(stable, joined))]
+    assert pods_per_block == [{"c"}, {"c"}, {"c"}, {"c", "c2"}]
+
+
+@pytest.mark.parametrize("absent", [Arm.STABLE, Arm.CANARY])
+def test_a_tick_without_one_arm_is_in_no_block(absent: Arm) -> None:
+    fleet, stable, canary = Fleet(block=15), [Pod("s")], [Pod("c")]
+    fleet.until_block(stable, canary)
+    present = {Arm.STABLE: stable, Arm.CANARY: canary} | {absent: []}
+    assert fleet.tick(present[Arm.STABLE], present[Arm.CANARY]) is None
+    assert fleet.tick(stable, canary) is None  # its delta would span the missed tick, the other arm's would not
+    block = fleet.tick(stable, canary)
+    assert block is not None
+    assert (block.stable["s"].drafts, block.canary["c"].drafts) == (50, 50)
+
+
+def test_a_restart_starts_afresh_and_never_gives_a_negative_or_huge_delta() -> None:
+    fleet, stable, canary = Fleet(block=15), [Pod("s")], [Pod("c")]
+    fleet.until_block(stable, canary)
+    canary[0].restarts, canary[0].total, canary[0].iterations = 1, 0.0, 0.0
+    assert fleet.tick(stable, canary) is None
+    assert fleet.collector.dropped["restarted"] == 1
+    assert fleet.collector.last(Arm.CANARY) is None
+    block = fleet.tick(stable, canary)
+    assert block is not None
+    assert block.canary["c"].drafts == 50
+
+
+def test_downtime_of_the_operator_counts_nowhere() -> None:
+    fleet, stable, canary = Fleet(warmup=15), [Pod("s")], [Pod("c")]
+    for _ in range(5):
+        fleet.tick(stable, canary)
+    assert fleet.tick(stable, canary, seconds=3600, drafts=1e6) is None
+    assert fleet.collector.last(Arm.STABLE) is None
+    assert fleet.collector.recent(Arm.CANARY).drafts == 0
+    block, ticks = fleet.until_block(stable, canary)
+    assert block is not None
+    assert (block.stable["s"].drafts, ticks) == (200, 5)  # warm-up, and then a whole new block
+    assert fleet.collector.dropped["gap"] == 1
+
+
+def test_a_second_gap_soon_after_the_first_is_a_gap_too() -> None:
+    fleet, stable, canary = Fleet(), [Pod("s")], [Pod("c")]
+    for seconds in (15, 15, 15, 3600, 3600):
+        fleet.tick(stable, canary, seconds)
+    assert fleet.collector.dropped["gap"] == 2
+
+
+def test_a_clock_that_runs_back_is_a_gap() -> None:
+    fleet, stable, canary = Fleet(), [Pod("s")], [Pod("c")]
+    fleet.tick(stable, canary)
+    fleet.tick(stable, canary, seconds=-5)
+    assert fleet.collector.dropped["gap"] == 1
+    assert fleet.collector.last(Arm.STABLE) is None
+
+
+def test_a_slower_pace_of_scraping_soon_becomes_usual() -> None:
+    fleet, stable = Fleet(), [Pod("s")]
+    for seconds in (15, 15, 15, 60, 60, 60, 60):
+        fleet.tick(stable, [], seconds)
+    assert fleet.collector.last(Arm.STABLE) is not None
+
+
+def test_an_open_block_does_not_mix_two_canaries() -> None:
+    fleet, stable, old = Fleet(), [Pod("s")], [Pod("old")]
+    for _ in range(4):  # 45 of 60 seconds
+        fleet.tick(stable, old)
+    block, ticks = fleet.until_block(stable, [Pod("new")])
+    assert block is not None
+    assert set(block.canary) == {"new"}
+    assert (ticks, block.stable["s"].drafts) == (5, 200)
+    assert fleet.collector.dropped["replaced"] == 1
+
+
+def test_recent_is_the_last_200_drafts_or_one_scrape_if_that_has_more() -> None:
+    fleet, stable = Fleet(), [Pod("s1"), Pod("s2")]
+    for _ in range(10):
+        fleet.tick(stable, [], drafts=60)
+    assert fleet.collector.recent(Arm.STABLE).drafts == 240  # two scrapes of 2 x 60
+    fleet.tick(stable, [], drafts=5000)
+    assert fleet.collector.recent(Arm.STABLE).drafts == 10_000
+
+
+def test_recent_knows_nothing_of_pods_that_are_gone() -> None:
+    fleet, stable, old = Fleet(), [Pod("s")], [Pod("old")]
+    for _ in range(5):
+        fleet.tick(stable, old)
+    fleet.tick(stable, [Pod("new")])
+    assert fleet.collector.recent(Arm.CANARY).drafts == 0
+    assert fleet.collector.recent(Arm.STABLE).drafts >= 200
+
+
+def test_without_a_canary_stable_is_still_measured_and_nothing_is_called_dropped() -> None:
+    fleet, stable = Fleet(), [Pod("s1"), Pod("s2")]
+    for _ in range(8):
+        assert fleet.tick(stable, []) is None
+    last = fleet.collector.last(Arm.STABLE)
+    assert last is not None
+    assert (last.drafts, last.seconds) == (100, 30)
+    assert fleet.collector.last(Arm.CANARY) is None
+    assert fleet.collector.dropped.get("unpaired", 0) == 0
+
+
+def test_gauges_are_sums_of_the_last_scrape_and_unknown_if_a_pod_does_not_say() -> None:
+    fleet, stable = Fleet(), [Pod("s1"), Pod("s2")]
+    fleet.tick(stable, [])
+    assert (fleet.collector.running(Arm.STABLE), fleet.collector.waiting(Arm.STABLE)) == (4, 2)
+    assert fleet.collector.running(Arm.CANARY) is None
+    stable[0].running = None
+    fleet.tick(stable, [])
+    assert fleet.collector.running(Arm.STABLE) is None
+
+
+def test_stalled_scrapes_counts_the_worst_pods_row_and_ends_with_a_step() -> None:
+    fleet, pods = Fleet(), [Pod("s1"), Pod("s2")]
+    fleet.tick(pods, [])
+    for expected in (1, 2, 3):
+        fleet.tick(pods, [], drafts=0, steps=0)
+        assert fleet.collector.stalled_scrapes(Arm.STABLE) == expected
+    fleet.tick(pods, [])
+    assert fleet.collector.stalled_scrapes(Arm.STABLE) == 0
+
+
+def test_an_idle_engine_or_one_that_does_not_say_is_not_stalled() -> None:
+    idle, silent = Pod("s1"), Pod("s2")
+    idle.running, silent.iterations = 0.0, None
+    fleet = Fleet()
+    for _ in range(3):
+        fleet.tick([idle, silent], [], drafts=0, steps=0)
+    assert fleet.collector.stalled_scrapes(Arm.STABLE) == 0
+
+
+def test_a_family_that_vanishes_is_a_restart_and_not_a_zero() -> None:
+    fleet, stable = Fleet(), [Pod("s")]
+    fleet.tick(stable, [])
+    observation = stable[0].work()
+    gone = replace(observation, sample=replace(observation.sample, drafts=None))
+    fleet.collector.tick(fleet.now + 15, {Arm.STABLE: {"s": gone}})
+    assert fleet.collector.dropped["restarted"] == 1

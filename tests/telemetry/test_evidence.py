@@ -1,0 +1,128 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specfleet.telemetry.counters import Tally
+from specfleet.telemetry.evidence import EMPTY, MAX_BLOCKS, Arm, Block, Evidence, from_json
+
+numbers = st.one_of(st.integers(0, 10**9).map(float), st.floats(0, 1e6))
+tallies = st.builds(
+    lambda values, positions, speculating: Tally(*values, per_position=tuple(positions), speculating=speculating),
+    st.lists(numbers, min_size=14, max_size=14),
+    st.lists(numbers, max_size=4),
+    st.booleans(),
+)
+arms = st.dictionaries(st.sampled_from(["pod-a", "pod-b", "pod-ü"]), tallies, max_size=3)
+blocks = st.builds(Block, arms, arms)
+
+
+def collected(blocks: list[Block]) -> Evidence:
+    evidence = EMPTY
+    for block in blocks:
+        evidence = evidence.add(block)
+    return evidence
+
+
+def busy(drafts: int) -> Tally:
+    """A pod's minute with 32 requests of an 8B model at k = 5."""
+    return Tally(
+        *(drafts, 5 * drafts, 2 * drafts, 3 * drafts, 9000, drafts + 77, 1919.123, 95, 2077, 95, 0, 95, 1, 60.013),
+        per_position=(0.8 * drafts // 1, 0.5 * drafts // 1, 0.4 * drafts // 1, 0.2 * drafts // 1, 0.1 * drafts // 1),
+        speculating=True,
+    )
+
+
+@given(st.lists(blocks, max_size=5))
+def test_json_gives_back_an_equal_value(blocks: list[Block]) -> None:
+    evidence = collected(blocks)
+    assert from_json(evidence.to_json()) == evidence
+
+
+def test_two_hours_of_a_busy_fleet_fit_into_20_kb() -> None:
+    block = Block(
+        {f"llama-6b7f9c42-{i:05}": busy(64_123) for i in range(8)}, {f"llama-c-{i}": busy(64_001) for i in (1, 2)}
+    )
+    text = collected([block] * 120).to_json()
+    assert 5_000 < len(text) <= 20_000
+
+
+def test_blocks_pool_pods_and_pods_sum_over_blocks() -> None:
+    first = Block({"a": busy(100), "b": busy(200)}, {"c": busy(50)})
+    second = Block({"a": busy(10)}, {"c": busy(5)})
+    evidence = collected([first, second])
+    assert [block.stable.drafts for block in evidence.blocks] == [300, 10]
+    assert [block.canary.accepted for block in evidence.blocks] == [100, 10]
+    assert {pod: tally.drafts for pod, tally in evidence.pods[Arm.STABLE].items()} == {"a": 110, "b": 200}
+    assert evidence.pods[Arm.CANARY]["c"].per_position == (44, 27, 22, 11, 5)
+
+
+def test_a_pods_positions_survive_a_block_in_which_it_has_none() -> None:
+    evidence = collected([Block({"a": busy(100)}, {}), Block({"a": Tally.zero()}, {})])
+    assert evidence.pods[Arm.STABLE]["a"].per_position == busy(100).per_position
+
+
+def test_adding_leaves_the_former_value_as_it_was() -> None:
+    before = EMPTY.add(Block({"a": busy(1)}, {"c": busy(1)}))
+    text = before.to_json()
+    before.add(Block({"a": busy(2), "b": busy(1)}, {"c": busy(2)}))
+    assert before.to_json() == text
+    assert EMPTY.blocks == ()
+    assert EMPTY.pods == {Arm.STABLE: {}, Arm.CANARY: {}}
+
+
+def test_a_rollout_that_waits_for_days_does_not_outgrow_a_config_map() -> None:
+    evidence = collected([Block({"a": busy(64_123)}, {"c": busy(64_123)})] * (MAX_BLOCKS + 5))
+    assert len(evidence.blocks) == MAX_BLOCKS
+    assert len(evidence.to_json()) < 500_000
+
+
+def damaged() -> list[str]:
+    good = json.loads(EMPTY.add(Block({"a": busy(9)}, {"c": busy(9)})).to_json())
+
+    def with_(path: list[str | int], value: object) -> str:
+        document = json.loads(json.dumps(good))
+        at = document
+        for key in path[:-1]:
+            at = at[key]
+        at[path[-1]] = value
+        return json.dumps(document)
+
+    return [
+        "",
+        "null",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        '{"format":1,"blocks":[],"pods":{"stable":{}}}',
+        with_(["format"], 2),
+        with_(["more"], 1),
+        with_(["blocks"], {}),
+        with_(["blocks", 0], []),
+        with_(["blocks", 0, 0], "x"),
+        with_(["blocks", 0, 0, 0], 2),
+        with_(["blocks", 0, 0, 1], -1),
+        with_(["blocks", 0, 0, 1], True),
+        with_(["blocks", 0, 0, 1], None),
+        with_(["blocks", 0, 0, 1], float("nan")),
+        with_(["blocks", 0, 0, 1], float("inf")),
+        with_(["blocks", 0, 0, 1], 10**400),
+        with_(["blocks", 0, 0], [1, 2]),
+        with_(["pods", "stable", "a"], []),
+        with_(["pods", "stable", "a"], 7),
+        with_(["pods", "stable", "a", -1], 7),
+        with_(["pods", "stable", "a", -1], ["x"]),
+    ]
+
+
+@pytest.mark.parametrize("text", damaged(), ids=lambda text: text[:12] or "empty")
+def test_anything_else_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        from_json(text)
+
+
+@given(st.text())
+def test_any_text_is_evidence_or_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        from_json(text)
