@@ -20,8 +20,8 @@ SKIP = (
     r"dpkg|gcc-\d+-base|libnsl2|libdb5\..*|libreadline.*|libncurses.*|libtinfo6|libsqlite3-0|media-types|tzdata|netbase"
 )
 UNUSED = ("idlelib", "lib2to3", "pydoc_data", "ensurepip", "turtledemo", "tkinter", "test", "curses", "sqlite3", "dbm")
-# The operator calls the API by path, with plain dicts, over kubernetes.aio: the generated modules of the client, which are
-# nine tenths of it, are not loaded.
+# The operator calls the API by path, with plain dicts, over kubernetes.aio: it never loads the client's generated
+# modules, which are nine tenths of that package.
 UNUSED_MODULES = re.compile(r"kubernetes/(aio/)?client/(api/.*_api|models/.*\d.*)\.py")
 SITE = "usr/lib/python3/dist-packages"
 NONROOT = "65532"

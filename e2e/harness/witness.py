@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,16 @@ from typing import Any
 import aiohttp
 
 COUNTER = re.compile(r"^(vllm:[a-z_]+|http_requests_total)(\{[^}]*\})? ([0-9.e+-]+)$", re.MULTILINE)
+REVISION = "specfleet.dev/revision"
 POSITION = re.compile(r'position="(\d+)"')
 
 
 @dataclass(slots=True)
 class Sighting:
-    """The last that was seen of one pod. `drafts` None: its page has no speculation families."""
+    """The last that was seen of one pod. `drafts` None: its page has no speculation families.
+
+    `left`: Unix epoch at which it was first seen without the serving label. `resets`: how often its counters fell.
+    """
 
     revision: str
     ip: str
@@ -33,14 +38,37 @@ class Sighting:
     positions: int = 0
     generated: float = 0.0
     requests: float = 0.0
+    restarts: int = 0
+    resets: int = 0
+    left: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the cluster offered from `time` (Unix epoch) on.
+
+    `selects` is the revision that `Service <name>` selects, "*" for all of them, "" while it does not exist; `serving`
+    are ready pods with the serving label by revision.
+    """
+
+    time: float
+    selects: str
+    serving: dict[str, int]
+
+    def share(self, revision: str) -> float:
+        """The part of new connections that a revision gets."""
+        if self.selects != "*":
+            return float(self.selects == revision)
+        return self.serving.get(revision, 0) / max(1, sum(self.serving.values()))
 
 
 @dataclass(slots=True)
 class Log:
-    """Every pod ever seen by name, and how many pods were there at most at a time."""
+    """Every pod ever seen by name, how many pods were there at most at a time, and each change of what was offered."""
 
     pods: dict[str, Sighting] = field(default_factory=dict)
     most: int = 0
+    looks: list[Look] = field(default_factory=list)
 
     def of(self, revision: str) -> list[Sighting]:
         """The pods of a revision."""
@@ -50,7 +78,8 @@ class Log:
     def read(path: Path) -> Log:
         """What a running witness has written last."""
         raw = json.loads(path.read_text())
-        return Log({name: Sighting(**pod) for name, pod in raw["pods"].items()}, raw["most"])
+        pods = {name: Sighting(**pod) for name, pod in raw["pods"].items()}
+        return Log(pods, raw["most"], [Look(**look) for look in raw["looks"]])
 
 
 def counters(page: str) -> dict[str, float]:
@@ -67,24 +96,55 @@ def note(pod: Sighting, page: str) -> None:
     pod.drafts = sums.get("vllm:spec_decode_num_drafts_total")
     pod.accepted = sums.get("vllm:spec_decode_num_accepted_tokens_total")
     pod.positions = len(set(POSITION.findall(page)))
-    pod.generated = sums.get("vllm:generation_tokens_total", 0.0)
+    generated = sums.get("vllm:generation_tokens_total", 0.0)
+    pod.resets += generated < pod.generated
+    pod.generated = generated
     pod.requests = sums.get("http_requests_total", 0.0)
 
 
-async def look(log: Log, pods: list[dict[str, Any]], session: aiohttp.ClientSession) -> None:
-    """One round over the pods that are there now."""
+def offered(items: list[dict[str, Any]], now: float) -> Look:
+    """What the listed pods and Services offer to clients of `Service <name>`."""
+    selects, serving = "", dict[str, int]()
+    for raw in items:
+        labels = raw["metadata"]["labels"]
+        if raw["kind"] == "Service" and REVISION not in labels:
+            selects = raw["spec"]["selector"].get(REVISION, "*")
+        elif raw["kind"] == "Pod" and _ready(raw) and _serving(raw):
+            serving[labels[REVISION]] = serving.get(labels[REVISION], 0) + 1
+    return Look(now, selects, serving)
+
+
+def _ready(pod: dict[str, Any]) -> bool:
+    conditions = {item["type"]: item["status"] for item in pod["status"].get("conditions", ())}
+    return conditions.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]
+
+
+def _serving(pod: dict[str, Any]) -> bool:
+    return pod["metadata"]["labels"].get("specfleet.dev/serving") == "true"
+
+
+async def look(log: Log, items: list[dict[str, Any]], session: aiohttp.ClientSession) -> None:
+    """One round over the pods and Services that are there now."""
+    now = time.time()
+    seen = offered(items, now)
+    if not log.looks or (log.looks[-1].selects, log.looks[-1].serving) != (seen.selects, seen.serving):
+        log.looks.append(seen)
+    pods = [item for item in items if item["kind"] == "Pod"]
     log.most = max(log.most, sum(pod["status"].get("phase") in ("Pending", "Running") for pod in pods))
-    for raw in pods:
-        labels, ip = raw["metadata"]["labels"], raw["status"].get("podIP", "")
-        known = log.pods.setdefault(raw["metadata"]["name"], Sighting(labels.get("specfleet.dev/revision", ""), ip))
-        conditions = {item["type"]: item["status"] for item in raw["status"].get("conditions", ())}
-        known.ip, known.ready = ip, conditions.get("Ready") == "True"
-        known.serving = labels.get("specfleet.dev/serving") == "true"
-        if not ip:
-            continue
-        with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
-            async with session.get(f"http://{ip}:8000/metrics") as answer:
-                note(known, (await answer.read()).decode(errors="replace"))
+    await asyncio.gather(*(_look_at(log, raw, now, session) for raw in pods))
+
+
+async def _look_at(log: Log, raw: dict[str, Any], now: float, session: aiohttp.ClientSession) -> None:
+    labels, ip = raw["metadata"]["labels"], raw["status"].get("podIP", "")
+    known = log.pods.setdefault(raw["metadata"]["name"], Sighting(labels.get(REVISION, ""), ip))
+    known.ip, known.ready, known.serving = ip, _ready(raw), _serving(raw)
+    known.left = None if known.serving else known.left or now
+    known.restarts = sum(item["restartCount"] for item in raw["status"].get("containerStatuses", ()))
+    if not ip:
+        return
+    with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
+        async with session.get(f"http://{ip}:8000/metrics") as answer:
+            note(known, (await answer.read()).decode(errors="replace"))
 
 
 async def run(kubectl: list[str], selector: str, file: Path) -> None:
@@ -93,7 +153,7 @@ async def run(kubectl: list[str], selector: str, file: Path) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session:
         while not stop.is_set():
-            command = [*kubectl, "get", "pods", "-l", selector, "-o", "json"]
+            command = [*kubectl, "get", "pods,services", "-l", selector, "-o", "json"]
             answer = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
             if answer.returncode == 0:
                 await look(log, json.loads(answer.stdout)["items"], session)

@@ -18,6 +18,7 @@ from specfleet.rollout.roles import Roles
 from specfleet.rollout.scene import Scene, Seen, remembered, set_scene
 from specfleet.rollout.world import Objects, Pod, Raw, rfc3339
 from specfleet.rollout.writes import Verb, Write, writes
+from specfleet.tuning.lengths import tokens_per_step_by_length
 
 __all__ = ["Event", "Objects", "Plan", "Seen", "Verb", "Write", "plan"]
 
@@ -38,7 +39,7 @@ class Plan:
     """What a pass does. Writes go in order and stop at the first failure; `status` is None where nothing is reported.
 
     `probe` are the pods that have yet to answer the probe prompts; `roles` tells the scraper which pods form which arm,
-    `carrying` that the canary gets requests.
+    `carrying` that the canary gets requests; `tokens_per_step` is stable's at proposal lengths 1, 2, ... up to its own.
     """
 
     writes: tuple[Write, ...] = ()
@@ -48,10 +49,12 @@ class Plan:
     probe: tuple[Pod, ...] = ()
     roles: Roles | None = None
     carrying: bool = False
+    tokens_per_step: tuple[float, ...] = ()
     spec: SpecDecodeDeploymentSpec | None = None
 
-    def payload(self, pod: Pod) -> Raw:
-        """The frozen payload of the revision that a pod to be probed belongs to."""
+    @property
+    def probed_payload(self) -> Raw:
+        """The frozen payload of the revision that the pods to be probed belong to."""
         asked = (self.roles.canary or self.roles.target) if self.roles else None
         return asked.payload if asked else {}
 
@@ -77,6 +80,7 @@ def plan(sdd: Raw, objects: Objects, seen: Seen, now: float, terminating: bool =
         next=_next(scene, course, planned),
         probe=_to_probe(scene),
         roles=scene.roles,
+        tokens_per_step=tokens_per_step_by_length(seen.stable.recent),
         carrying=scene.roles.canary is not None and scene.selected is None,
         spec=spec,
     )

@@ -1,5 +1,7 @@
 """A crash or a refusal at every single call to the API server: the end is always the one that it would have been."""
 
+from random import Random
+
 import pytest
 
 from story import Story
@@ -46,19 +48,19 @@ async def replaced(story):
     await story.run_until_reason("Stable")
 
 
-async def told(scenario, call=0, how="", lag=0.0):
-    """The scenario from a fleet at rest on, with one failure at a call."""
+async def told(scenario, lag=0.0, mishaps=None):
+    """The scenario from a fleet at rest on; `mishaps` says what goes wrong, by the number of the call."""
     story = Story(spec=SHORT, lag=lag)
     for number in (1, 2, 3):
         story.behave(number, start=3.0)
     if scenario is not first:
         story = (await _at_rest(story)).fork(lag)
-    if call:
+    for call, how in (mishaps or {}).items():
         story.kube.fail_at(call, how)
     await scenario(story)
     await story.run(75)
-    assert story.watchdog.wrongs == [], f"call {call} {how}\n{story.text()}"
-    assert story.fleet.lost == 0, f"call {call} {how}\n{story.text()}"
+    assert story.watchdog.wrongs == [], f"{mishaps}\n{story.text()}"
+    assert story.fleet.lost == 0, f"{mishaps}\n{story.text()}"
     return story
 
 
@@ -78,7 +80,22 @@ async def test_a_failure_at_any_call_changes_nothing_in_the_end(scenario):
     story = await told(scenario)
     end, calls = story.outcome(), story.kube.calls
     for number, call in enumerate(calls, start=1):
-        for how in (*HOWS, OTHERS[number % len(OTHERS)]):
-            again = await told(scenario, number, how)
+        others = () if scenario is replaced else (OTHERS[number % len(OTHERS)],)
+        for how in (*HOWS, *others):
+            again = await told(scenario, mishaps={number: how})
             assert again.kube.calls[number - 1].how == how
             assert again.outcome() == end, f"{how} at call {number}, {call}:\n{again.text()}"
+
+
+@pytest.mark.parametrize("seed", range(24))
+async def test_many_failures_and_late_news_change_nothing_in_the_end(seed):
+    random = Random(seed)
+    scenario = (promoted, aborted, replaced)[seed % 3]
+    end = (await told(scenario)).outcome()
+    story = await told(scenario, lag=random.choice((0.0, 1.0, 4.0)), mishaps=_mishaps(random))
+    assert any(call.how for call in story.kube.calls)
+    assert story.outcome() == end, story.text()
+
+
+def _mishaps(random):
+    return {call: random.choice((*HOWS, *OTHERS)) for call in range(1, 400) if random.random() < 0.2}

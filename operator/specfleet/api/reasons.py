@@ -21,10 +21,6 @@ class Reason(StrEnum):
     # At rest.
     STABLE = "Stable", "state", "One revision serves all traffic and nothing is under way.", "Nothing."
     SCALED_TO_ZERO = "ScaledToZero", "state", "spec.replicas is 0: no pod runs and none starts.", "Raise spec.replicas."
-    DELETING = "Deleting", "state", "The resource is being deleted; nothing new is created.", "Nothing."
-    NAMESPACE_TERMINATING = (
-        "NamespaceTerminating", "state", "The namespace is being deleted; nothing new is created.", "Nothing.",
-    )  # fmt: skip
 
     # On the way.
     FIRST_ROLLOUT = (
@@ -43,14 +39,14 @@ class Reason(StrEnum):
     )  # fmt: skip
     CANARY_ANALYSING = (
         "CanaryAnalysing", "state", "The canary carries traffic and evidence is gathered for the next step.",
-        "Wait, or `promote`; `explain` shows each interval against its margin.",
+        "Wait, or `promote`; `kubectl specfleet status` shows each interval against its margin.",
     )  # fmt: skip
     CANARY_PROMOTING = (
         "CanaryPromoting", "state", "The canary has proved itself and takes all traffic.", "Wait.",
     )  # fmt: skip
     RETAINING_OLD = (
         "RetainingOld", "state", "Promoted; the old revision's remaining pods stay for rollout.retainSeconds.",
-        "`undo` is instant for as long as they stay.",
+        "Nothing; going back to the earlier spec is quicker for as long as they stay.",
     )  # fmt: skip
     DRAINING = (
         "Draining", "state", "Pods without new requests finish the running ones before they go.",
@@ -77,9 +73,6 @@ class Reason(StrEnum):
     NO_TRAFFIC = (
         "NoTraffic", "wait", "An arm got no requests but the operator's probes, so nothing can be compared.",
         "Send traffic, or `promote`.",
-    )  # fmt: skip
-    INSUFFICIENT_DATA = (
-        "InsufficientData", "wait", "Too few blocks of evidence, pods or drafts for a verdict.", "Wait for traffic.",
     )  # fmt: skip
     INSUFFICIENT_OVERLAP = (
         "InsufficientOverlap", "wait", "The arms ran at batch sizes too different to compare their speed.",
@@ -120,7 +113,7 @@ class Reason(StrEnum):
     )  # fmt: skip
     CANARY_REGRESSED = (
         "CanaryRegressed", "abort", "A metric is worse than its margin allows, with the whole interval below it.",
-        "`explain` shows it; choose another proposal length or drafter, or widen the margin.",
+        "`kubectl specfleet status` shows it; choose another proposal length or drafter, or widen the margin.",
     )  # fmt: skip
     CANARY_INCONCLUSIVE_TOO_LONG = (
         "CanaryInconclusiveTooLong", "abort", "No proof within maxSeconds, and rollout.onInconclusive is Abort.",
@@ -162,7 +155,6 @@ class Reason(StrEnum):
         "TemplateChanged", "state", "This operator would render the pods differently; running revisions are frozen.",
         "Set spec.restart to a new string when a rollout suits you.",
     )  # fmt: skip
-    TEMPLATE_CURRENT = "TemplateCurrent", "state", "The pods are what this operator would render.", "Nothing."
 
     # Only in events and decisions.
     REVISION_CREATED = "RevisionCreated", "event", "The spec became a new revision.", "Nothing."
@@ -175,17 +167,8 @@ class Reason(StrEnum):
     )  # fmt: skip
     PROMOTED = "Promoted", "event", "The canary became stable.", "Nothing."
     ABORTED = "Aborted", "event", "A canary was ended; the message holds the reason.", "See the reason."
-    UNDONE = "Undone", "event", "The revision before became stable again.", "See the message."
     CANARY_REPLACED = "CanaryReplaced", "event", "A newer spec replaced an unfinished canary.", "Nothing."
     CANARY_CLEARED = "CanaryCleared", "event", "The spec went back to stable; the canary is gone.", "Nothing."
-    SCALED = "Scaled", "event", "A revision's pods were raised or lowered.", "Nothing."
-    POD_DRAINED = "PodDrained", "event", "A pod finished its requests and went.", "Nothing."
-    ACTION_HANDLED = "ActionHandled", "event", "rollout.action was honoured.", "Nothing."
-    ACTION_IGNORED = (
-        "ActionIgnored", "event", "rollout.action was not honoured; the message says why.",
-        "Use the current revision's name and a new id.",
-    )  # fmt: skip
-    REVISION_DELETED = "RevisionDeleted", "event", "An old revision beyond the history limit was removed.", "Nothing."
 
 
 _BY_NAME = {str(reason): reason for reason in Reason}

@@ -22,6 +22,12 @@ class Metrics:
         labels = ["namespace", "name"]
         self.weight = Gauge("specfleet_canary_weight_ratio", "The canary's share.", labels, registry=self.registry)
         self.ready = Gauge("specfleet_ready", "1 where the Ready condition is True.", labels, registry=self.registry)
+        self.tokens_per_step = Gauge(
+            "specfleet_tokens_per_step",
+            "Tokens a step that verifies a draft emits, at this proposal length and at shorter ones.",
+            [*labels, "length"],
+            registry=self.registry,
+        )
         depth = Gauge("specfleet_queue_depth", "Resources that wait for a pass, or are in one.", registry=self.registry)
         depth.set_function(queue_depth)
         lead = Gauge("specfleet_leader", "1 in the operator that holds the Lease.", registry=self.registry)
@@ -35,10 +41,13 @@ class Metrics:
             return
         weight = str(plan.status.get("weight") or "0%").rstrip("%")
         self.weight.labels(key.namespace, key.name).set(float(weight) / 100)
+        self.tokens_per_step.remove_by_labels({"namespace": key.namespace, "name": key.name})
+        for length, tokens in enumerate(plan.tokens_per_step, start=1):
+            self.tokens_per_step.labels(key.namespace, key.name, str(length)).set(tokens)
         conditions = {item["type"]: item["status"] for item in plan.status.get("conditions", ())}
         self.ready.labels(key.namespace, key.name).set(float(conditions.get("Ready") == "True"))
 
     def forget(self, key: Key) -> None:
         """The SDD is gone."""
-        for family in (self.weight, self.ready):
+        for family in (self.weight, self.ready, self.tokens_per_step):
             family.remove_by_labels({"namespace": key.namespace, "name": key.name})

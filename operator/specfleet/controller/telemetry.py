@@ -160,7 +160,7 @@ class Telemetry:
 
         async def run() -> None:
             async with self._slots:
-                facts = await probe(self._ask, key.namespace, pod, planned.payload(pod))
+                facts = await probe(self._ask, key.namespace, pod, planned.probed_payload)
             watch.probes[mark] = (self._clock(), facts)
 
         def done(task: asyncio.Task[None]) -> None:

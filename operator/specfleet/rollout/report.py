@@ -8,8 +8,10 @@ from specfleet.api.conditions import Status, Type, condition, merge
 from specfleet.api.reasons import Reason
 from specfleet.api.validation import findings, not_implemented
 from specfleet.judgement.verdict import MetricVerdict
+from specfleet.resources.revision import render
 from specfleet.rollout.canary import Note
 from specfleet.rollout.course import Course
+from specfleet.rollout.revision import first_difference
 from specfleet.rollout.scene import Scene
 from specfleet.rollout.world import Raw, Revision, rfc3339
 from specfleet.telemetry.derived import acceptance_rate, step_time, tokens_per_step
@@ -84,7 +86,18 @@ def _conditions(scene: Scene, hold: Note, problems: tuple[str, ...]) -> list[dic
     if missing := not_implemented(scene.spec):
         text = f"accepted, but without effect in this version: {', '.join(missing)}"
         said.append(say(Type.NOT_IMPLEMENTED, True, Reason.NOT_IMPLEMENTED, text))
+    if outdated := _outdated(scene):
+        text = f"a restart would change the pods: {outdated}"
+        said.append(say(Type.TEMPLATE_OUTDATED, True, Reason.TEMPLATE_CHANGED, text))
     return said
+
+
+def _outdated(scene: Scene) -> str:
+    """How this operator would render stable's pods differently from what is frozen; empty where it would not."""
+    stable = scene.roles.stable
+    if stable is None or stable is not scene.roles.target:
+        return ""
+    return first_difference(stable.payload.get("template"), render(scene.name, stable.name, scene.spec)["template"])
 
 
 def _canary_carries(scene: Scene) -> bool:

@@ -1,0 +1,236 @@
+"""One SpecDecodeDeployment on a stage: its manifest, orders to it, waiting for it, and what it looks like from outside.
+
+`status` is only told and waited for. What a scenario asserts comes from the load generator, the pods and the objects.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from harness.errors import HarnessError
+from harness.loadreport import Report
+from harness.stage import Load, Stage
+from harness.witness import Log, Look
+
+MIX = "chat=0.2,code=0.8"
+DRAFTER = "RedHatAI/Qwen3-8B-speculator.eagle3"
+# Short blocks and wide margins, so that a minute is enough. In production keep the defaults: blocks of a minute and
+# margins of 5 percent, which a handful of pods needs an hour or more of traffic to prove.
+ANALYSIS = {
+    "scrapeSeconds": 1,
+    "blockSeconds": 3,
+    "maxSeconds": 300,
+    "margins": {"speedPercent": 15, "errorPoints": 5},
+}
+OWNED = "controllerrevisions,deployments,replicasets,pods,services,endpointslices,poddisruptionbudgets,configmaps"
+BACKGROUND = ("kube-root-ca.crt", "kubernetes")  # every namespace has them
+
+
+def manifest(name: str, replicas: int, weights: Sequence[int], **rollout: Any) -> dict[str, Any]:
+    """A fleet of simulated servers, EAGLE-3 with k = 3, one GPU each, that surges one pod."""
+    spec = {
+        "replicas": replicas,
+        "model": {"source": {"huggingFace": {"repo": "Qwen/Qwen3-8B"}}},
+        "speculation": {
+            "method": "eagle3",
+            "draft": {"source": {"huggingFace": {"repo": DRAFTER}}},
+            "numSpeculativeTokens": 3,
+        },
+        "engine": {"image": "specfleet.dev/vllm-sim:v0.32.0"},
+        "accelerator": {"count": 1, "products": ["MI300X"]},
+        "pod": {"startupSeconds": 60, "drainSeconds": 30},
+        "rollout": {
+            "steps": [{"weight": weight, "minSeconds": 5} for weight in weights],
+            "maxSurge": 1,
+            "retainSeconds": 10,
+            "analysis": ANALYSIS,
+            **rollout,
+        },
+    }
+    kind = {"apiVersion": "specfleet.dev/v1alpha1", "kind": "SpecDecodeDeployment"}
+    return {**kind, "metadata": {"name": name}, "spec": spec}
+
+
+def tokens(length: int) -> dict[str, Any]:
+    """The edit that makes a new revision: another proposal length."""
+    return {"speculation": {"numSpeculativeTokens": length}}
+
+
+class Fleet:
+    """One SDD by its name. Inside `traffic` it is under load and watched."""
+
+    def __init__(self, stage: Stage, name: str) -> None:
+        self.stage, self.name = stage, name
+        self._load: Load | None = None
+        self._log: Log = Log()
+
+    def apply(self, wanted: Mapping[str, Any]) -> None:
+        """Apply a manifest and wait for its first revision."""
+        self.stage.apply(wanted)
+        self.wait("first rollout", 90, self.settled)
+
+    def edit(self, spec: Mapping[str, Any]) -> None:
+        """Merge into its spec."""
+        self.stage.kubectl("patch", "sdd", self.name, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    def remove(self) -> None:
+        """Delete it and wait until everything of it is gone."""
+        self.stage.kubectl("delete", "sdd", self.name, "--ignore-not-found")
+        self.stage.wait(f"end of {self.name}", 90, lambda: not self.leftovers())
+
+    # What the operator says: to wait and to tell.
+
+    def status(self) -> dict[str, Any]:
+        """Its status, empty before there is one."""
+        found: dict[str, Any] = self._sdd().get("status", {})
+        return found
+
+    def settled(self) -> bool:
+        """At rest with the newest spec."""
+        sdd = self._sdd()
+        status = sdd.get("status", {})
+        fresh = status.get("observedGeneration") == sdd["metadata"]["generation"]
+        return fresh and status.get("reason") in ("Stable", "RetainingOld")
+
+    def line(self) -> str:
+        """One line, as `kubectl get sdd` shows it."""
+        status = self.status()
+        canary = (status.get("canary") or {}).get("revision", "-")
+        weight, message = status.get("weight", "-"), status.get("message", "")
+        length = status.get("proposalLength", "?")
+        return f"  {status.get('reason', '...'):18} canary {canary}  weight {weight}  k {length}  {message}"
+
+    def wait(self, what: str, seconds: float, done: Any) -> None:
+        """Until `done()`, telling every change of `line` meanwhile."""
+        self.stage.wait(what, seconds, done, self.line)
+
+    def _sdd(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.stage.kubectl("get", "sdd", self.name, "-o", "json"))
+        return found
+
+    # The cluster's objects.
+
+    def revisions(self) -> list[dict[str, Any]]:
+        """Its ControllerRevisions, the newest last."""
+        return sorted(self.stage.items("controllerrevisions", self.name), key=lambda item: int(item["revision"]))
+
+    def newest(self) -> str:
+        """Name of the last revision that was made, empty before the first."""
+        return next((str(item["metadata"]["name"]) for item in self.revisions()[::-1]), "")
+
+    def promotions(self) -> dict[str, int]:
+        """Promotion number by revision, of those that ever were stable."""
+        notes = {item["metadata"]["name"]: item["metadata"].get("annotations", {}) for item in self.revisions()}
+        promoted = {name: note.get("specfleet.dev/promoted", "") for name, note in notes.items()}
+        return {name: int(text.split()[0]) for name, text in promoted.items() if text}
+
+    def stable(self) -> str:
+        """The revision with the highest promotion number, empty before there is one."""
+        promotions = self.promotions()
+        return max(promotions, key=lambda name: promotions[name], default="")
+
+    def aborted(self, revision: str) -> str:
+        """What latched the abort of a revision, empty if nothing did."""
+        notes = [item["metadata"].get("annotations", {}) for item in self.revisions() if _name(item) == revision]
+        return str(notes[0].get("specfleet.dev/aborted", "")) if notes else ""
+
+    def pods(self, revision: str = "") -> list[dict[str, Any]]:
+        """Its pods, or those of one revision."""
+        found = self.stage.items("pods", self.name)
+        return [pod for pod in found if revision in ("", pod["metadata"]["labels"]["specfleet.dev/revision"])]
+
+    def leftovers(self) -> list[str]:
+        """Everything in its namespace that is named like it, or was made for it."""
+        listed = json.loads(self.stage.kubectl("get", OWNED, "-o", "json"))["items"]
+        named = [f"{item['kind']}/{_name(item)}" for item in listed if _name(item) not in BACKGROUND]
+        return [item for item in named if item.partition("/")[2].startswith(self.name)]
+
+    # Under load.
+
+    @contextmanager
+    def traffic(
+        self, rate: float = 8, mix: str = MIX, max_tokens: int = 60, stream_share: float = 0.5
+    ) -> Iterator[None]:
+        """Constant open load and a witness; on a failure what both saw is told."""
+        with (
+            self.stage.witness(self.name) as witness,
+            self.stage.load(self.name, rate, mix, max_tokens=max_tokens, stream_share=stream_share) as load,
+        ):
+            self._witness, self._load = witness, load
+            self.stage.wait("first answers", 20, lambda: load.started() and load.report.answered > 0)
+            try:
+                yield
+            except BaseException:
+                self._explain()
+                raise
+            finally:
+                self._log = witness()
+        self._load = None
+
+    @property
+    def log(self) -> Log:
+        """What the witness has seen so far."""
+        return self._witness()
+
+    @property
+    def report(self) -> Report:
+        """What the load generator has seen so far."""
+        assert self._load is not None
+        return self._load.report
+
+    def second(self) -> int:
+        """Now, as a place in the report's timeline."""
+        return int(time.time() - self.report.started)
+
+    def finish(self) -> Report:
+        """End the load and return its whole report."""
+        assert self._load is not None
+        report = self._load.finish()
+        if report is None:
+            raise HarnessError("the load generator wrote no report")
+        return report
+
+    def share(self, revision: str, since: int = 0, until: int | None = None) -> float:
+        """Part of the answers of [since, until) seconds that came from a revision's pods, 0 without any answer."""
+        return self.report.share(self.seen_pods(revision), since, until) or 0.0
+
+    def seen_pods(self, revision: str) -> set[str]:
+        """Names of all pods that a revision ever had."""
+        return {name for name, pod in self.log.pods.items() if pod.revision == revision}
+
+    def looks(self, since: int = 0) -> list[Look]:
+        """What the cluster offered in second `since` of the timeline, and every change after it."""
+        begin = self.report.started + since
+        before = [look for look in self.log.looks if look.time < begin]
+        return [*before[-1:], *(look for look in self.log.looks if look.time >= begin)]
+
+    def carrying(self, revision: str) -> bool:
+        """Clients can reach the revision's pods, and some have."""
+        look = self.log.looks[-1]
+        return look.share(revision) > 0 and any(self.report.pods.get(pod, 0) for pod in self.seen_pods(revision))
+
+    def canary(self, spec: Mapping[str, Any]) -> str:
+        """Edit the spec and wait until users get answers from the new revision; returns its name."""
+        before = self.newest()
+        self.edit(spec)
+        self.wait("new revision", 30, lambda: self.newest() != before)
+        name = self.newest()
+        self.wait("canary traffic", 60, lambda: self.carrying(name))
+        return name
+
+    def promoted(self, revision: str, seconds: float = 120) -> None:
+        """Wait until the revision is stable."""
+        self.wait(f"promotion of {revision}", seconds, lambda: self.stable() == revision)
+        self.stage.say(f"{revision} is stable")
+
+    def _explain(self) -> None:
+        report = self.report
+        self.stage.say(f"answers {report.pods}, failures {report.failures}: {report.failure_examples[:5]}")
+        for look in self.looks():
+            self.stage.say(f"  second {look.time - report.started:5.1f}: selects {look.selects} {look.serving}")
+
+
+def _name(item: Mapping[str, Any]) -> str:
+    return str(item["metadata"]["name"])

@@ -1,0 +1,1 @@
+"""Evidence becomes what other proposal lengths would do. Pure."""
