@@ -5,7 +5,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,8 +28,8 @@ OWNED = "controllerrevisions,deployments,replicasets,pods,services,endpointslice
 BACKGROUND = ("kube-root-ca.crt", "kubernetes")  # every namespace has them
 
 
-def manifest(name: str, replicas: int, weights: Sequence[int], **rollout: Any) -> dict[str, Any]:
-    """A fleet of simulated servers, EAGLE-3 with k = 3, one GPU each, that surges one pod."""
+def manifest(name: str, replicas: int = 2, weights: Sequence[int] = (33,), **rollout: Any) -> dict[str, Any]:
+    """A fleet of simulated servers, EAGLE-3 with k = 3, one GPU each, that surges one pod; more of spec.rollout."""
     spec = {
         "replicas": replicas,
         "model": {"source": {"huggingFace": {"repo": "Qwen/Qwen3-8B"}}},
@@ -53,6 +53,9 @@ def manifest(name: str, replicas: int, weights: Sequence[int], **rollout: Any) -
     return {**kind, "metadata": {"name": name}, "spec": spec}
 
 
+NewFleet = Callable[..., "Fleet"]  # arguments as of `manifest`; the fleet is at rest
+
+
 def tokens(length: int) -> dict[str, Any]:
     """The edit that makes a new revision: another proposal length."""
     return {"speculation": {"numSpeculativeTokens": length}}
@@ -64,7 +67,7 @@ class Fleet:
     def __init__(self, stage: Stage, name: str) -> None:
         self.stage, self.name = stage, name
         self._load: Load | None = None
-        self._log: Log = Log()
+        self._witness: Callable[[], Log] = Log
 
     def apply(self, wanted: Mapping[str, Any]) -> None:
         """Apply a manifest and wait for its first revision."""
@@ -102,7 +105,7 @@ class Fleet:
         length = status.get("proposalLength", "?")
         return f"  {status.get('reason', '...'):18} canary {canary}  weight {weight}  k {length}  {message}"
 
-    def wait(self, what: str, seconds: float, done: Any) -> None:
+    def wait(self, what: str, seconds: float, done: Callable[[], bool]) -> None:
         """Until `done()`, telling every change of `line` meanwhile."""
         self.stage.wait(what, seconds, done, self.line)
 
@@ -147,16 +150,26 @@ class Fleet:
         named = [f"{item['kind']}/{_name(item)}" for item in listed if _name(item) not in BACKGROUND]
         return [item for item in named if item.partition("/")[2].startswith(self.name)]
 
+    def service(self) -> dict[str, Any]:
+        """`Service <name>`."""
+        found: dict[str, Any] = json.loads(self.stage.kubectl("get", "service", self.name, "-o", "json"))
+        return found
+
     # Under load.
 
     @contextmanager
     def traffic(
-        self, rate: float = 8, mix: str = MIX, max_tokens: int = 60, stream_share: float = 0.5
+        self,
+        rate: float = 8,
+        mix: str = MIX,
+        max_tokens: int = 60,
+        stream_share: float = 0.5,
+        seconds: float = 600,
     ) -> Iterator[None]:
         """Constant open load and a witness; on a failure what both saw is told."""
         with (
             self.stage.witness(self.name) as witness,
-            self.stage.load(self.name, rate, mix, max_tokens=max_tokens, stream_share=stream_share) as load,
+            self.stage.load(self.name, rate, mix, max_tokens, stream_share, seconds) as load,
         ):
             self._witness, self._load = witness, load
             self.stage.wait("first answers", 20, lambda: load.started() and load.report.answered > 0)
@@ -165,9 +178,6 @@ class Fleet:
             except BaseException:
                 self._explain()
                 raise
-            finally:
-                self._log = witness()
-        self._load = None
 
     @property
     def log(self) -> Log:
@@ -190,6 +200,14 @@ class Fleet:
         report = self._load.finish()
         if report is None:
             raise HarnessError("the load generator wrote no report")
+        return report
+
+    def none_failed(self) -> Report:
+        """`finish`, and every request got its whole answer."""
+        report = self.finish()
+        if report.failed or not report.answered:
+            raise AssertionError(f"{report.answered} answers, {report.failures}: {report.failure_examples}")
+        self.stage.say(f"{report.answered} answers, none failed")
         return report
 
     def share(self, revision: str, since: int = 0, until: int | None = None) -> float:
@@ -230,6 +248,16 @@ class Fleet:
         self.stage.say(f"answers {report.pods}, failures {report.failures}: {report.failure_examples[:5]}")
         for look in self.looks():
             self.stage.say(f"  second {look.time - report.started:5.1f}: selects {look.selects} {look.serving}")
+
+
+def restarts(pod: Mapping[str, Any]) -> int:
+    """How often the kubelet started its containers again."""
+    return sum(item["restartCount"] for item in pod["status"].get("containerStatuses", ()))
+
+
+def is_ready(pod: Mapping[str, Any]) -> bool:
+    """Its readiness probes hold."""
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in pod["status"].get("conditions", ()))
 
 
 def _name(item: Mapping[str, Any]) -> str:

@@ -69,7 +69,7 @@ def _fill_python(root: Path) -> None:
     (root / "etc/passwd").write_text(USERS)
     (root / "etc/group").write_text(GROUPS)
     _link_busybox(root)
-    _compile(root, root, *root.glob("usr/lib/python3.*"))
+    compile_all(root, root, *root.glob("usr/lib/python3.*"))
 
 
 def _merge_usr(root: Path) -> None:
@@ -94,8 +94,8 @@ def packages(kind: str, names: Iterable[str], lock: Path) -> Path:
     constraints = [lock] if lock.exists() else []
 
     def fill(root: Path) -> None:
-        with _unpacked_python() as base:
-            version = _program(base).name.removeprefix("python")
+        with unpacked_python() as base:
+            version = program(base).name.removeprefix("python")
             say(f"installing {', '.join(wanted)} for the {kind} image (Python {version})")
             site = root / SITE
             pip = [sys.executable, "-m", "pip", "install", "-q", "--target", str(site), "--no-compile"]
@@ -106,7 +106,7 @@ def packages(kind: str, names: Iterable[str], lock: Path) -> Path:
             for path in site.glob("kubernetes/**/*.py"):
                 if UNUSED_MODULES.fullmatch(str(path.relative_to(site))):
                     path.unlink()
-            _compile(base, root, site)
+            compile_all(base, root, site)
 
     return layer(f"packages-{kind}", [*constraints, *wanted, python().parent.name], fill)
 
@@ -116,27 +116,29 @@ def code(kind: str, parts: Iterable[bytes | str | Path], fill: Callable[[Path], 
 
     def fill_and_compile(root: Path) -> None:
         fill(root)
-        with _unpacked_python() as base:
-            _compile(base, root, root)
+        with unpacked_python() as base:
+            compile_all(base, root, root)
 
     return layer(kind, [*parts, python().parent.name], fill_and_compile)
 
 
 @contextlib.contextmanager
-def _unpacked_python() -> Iterator[Path]:
+def unpacked_python() -> Iterator[Path]:
+    """A folder with the files of the image's Python, for as long as the context lasts."""
     with tempfile.TemporaryDirectory() as folder:
         run(["tar", "-xf", str(python()), "-C", folder])
         yield Path(folder)
 
 
-def _program(base: Path) -> Path:
+def program(base: Path) -> Path:
+    """The Python of an unpacked image: its name has the minor version."""
     (program,) = base.glob("usr/bin/python3.*[0-9]")
     return program
 
 
-def _compile(base: Path, root: Path, *folders: Path) -> None:
+def compile_all(base: Path, root: Path, *folders: Path) -> None:
     """Byte code beside the sources of `root`, by the image's own Python (unpacked in `base`), never checked again."""
     (loader,) = base.glob("usr/lib/*/ld-linux*.so.*")
-    command = [str(loader), "--library-path", str(loader.parent), str(_program(base)), "-m", "compileall", "-q"]
+    command = [str(loader), "--library-path", str(loader.parent), str(program(base)), "-m", "compileall", "-q"]
     command += ["--invalidation-mode=unchecked-hash", "-s", str(root), "-p", "/", *map(str, folders)]
     run(command, env={"PYTHONHOME": str(base / "usr"), "PYTHONHASHSEED": "0", "PATH": os.environ["PATH"]})

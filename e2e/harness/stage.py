@@ -6,8 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,6 +23,8 @@ from harness.witness import Log
 PROJECT = Path(__file__).parents[2]
 OPERATOR_NAMESPACE = "specfleet-system"
 TAG = "dev"
+GRACE = 30  # seconds that a load generator waits for answers on their way
+PUT = "import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1], sys.argv[2].encode(), method='PUT'))"
 
 
 class Stage:
@@ -77,20 +79,6 @@ class Stage:
         """kubectl apply one object."""
         self.kubectl("apply", "-f", "-", input=json.dumps(manifest))
 
-    def patch(self, name: str, spec: Mapping[str, Any]) -> None:
-        """Edit the spec of an SDD."""
-        self.kubectl("patch", "sdd", name, "--type=merge", "-p", json.dumps({"spec": spec}))
-
-    def sdd(self, name: str) -> dict[str, Any]:
-        """The SDD as it is now."""
-        found: dict[str, Any] = json.loads(self.kubectl("get", "sdd", name, "-o", "json"))
-        return found
-
-    def status(self, name: str) -> dict[str, Any]:
-        """Its status, empty before there is one."""
-        found: dict[str, Any] = self.sdd(name).get("status", {})
-        return found
-
     def items(self, kind: str, name: str) -> list[dict[str, Any]]:
         """The objects of a kind that belong to an SDD."""
         listed = self.kubectl("get", kind, "-l", f"specfleet.dev/deployment={name}", "-o", "json")
@@ -109,30 +97,52 @@ class Stage:
                 raise HarnessError(f"no {what} after {seconds:.0f} s: {tell()}\n{self.operator_log()}")
             time.sleep(0.5)
 
-    def operator_log(self) -> str:
+    def operator_log(self, lines: int = 40) -> str:
         """The end of the operator's log."""
-        return self.cluster.kubectl("-n", OPERATOR_NAMESPACE, "logs", "deploy/specfleet", "--tail=40", check=False)
+        return self.kubectl("-n", OPERATOR_NAMESPACE, "logs", "deploy/specfleet", f"--tail={lines}")
 
-    def operator_pid(self) -> int:
-        """Pid of the operator's process, as this machine sees it."""
-        found = subprocess.run(
-            ["pgrep", "-f", f"python3 -m specfleet.controller.app.*{OPERATOR_NAMESPACE}|specfleet.controller.app"],
-            capture_output=True, text=True, check=False,
-        ).stdout.split()  # fmt: skip
-        inside = [int(pid) for pid in found if _in_netns_of(int(pid), self.cluster)]
-        if len(inside) != 1:
-            raise HarnessError(f"{len(inside)} operator processes")
-        return inside[0]
+    def operator(self) -> dict[str, Any]:
+        """The operator's pod."""
+        found = json.loads(self.kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-o", "json"))["items"]
+        if len(found) != 1:
+            raise HarnessError(f"{len(found)} operator pods")
+        pod: dict[str, Any] = found[0]
+        return pod
+
+    def kill(self, pod: Mapping[str, Any]) -> None:
+        """SIGKILL to what runs in a pod's containers; the kubelet starts them again."""
+        victims = [pid for pid in _processes(self.cluster, pod["metadata"]["uid"]) if not _is_pause(pid)]
+        if not victims:
+            raise HarnessError(f"no process of pod {pod['metadata']['name']}")
+        self.say(f"kill -9 {' '.join(map(str, victims))} in pod {pod['metadata']['name']}")
+        for pid in victims:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def turn(self, pods: Iterable[Mapping[str, Any]], **dials: Any) -> None:
+        """Turn dials of simulated servers, from now on and until they restart."""
+        for pod in pods:
+            url = f"http://{pod['status']['podIP']}:8000/sim"
+            command = [*self.cluster.exec_prefix, sys.executable, "-c", PUT, url, json.dumps(dials)]
+            subprocess.run(command, check=True, capture_output=True, timeout=10)
 
     @contextmanager
-    def load(self, name: str, rate: float, mix: str, seconds: float = 600, max_tokens: int = 60) -> Iterator["Load"]:
+    def load(
+        self,
+        name: str,
+        rate: float,
+        mix: str,
+        max_tokens: int = 60,
+        stream_share: float = 0.5,
+        seconds: float = 600,
+    ) -> Iterator["Load"]:
         """Open arrivals at `Service <name>`, a connection per request, no retries."""
         address = self.kubectl("get", "svc", name, "-o", "jsonpath={.spec.clusterIP}")
         file = self.cluster.state / f"load-{name}.json"
         command = [
             sys.executable, "-m", "harness.loadgen", "--url", f"http://{address}:8000", "--rate", str(rate),
             "--seconds", str(seconds), "--mix", mix, "--max-tokens", str(max_tokens), "--json", str(file),
-            "--stream-share", "0.5",
+            "--stream-share", str(stream_share), "--grace", str(GRACE),
         ]  # fmt: skip
         daemon = self._daemon(f"load-{name}", command)
         load = Load(daemon, file)
@@ -182,7 +192,7 @@ class Load:
         """Stop sending, wait for answers on their way, and return the whole report."""
         try:
             os.kill(self._daemon.pid, signal.SIGTERM)
-            end = time.monotonic() + 20
+            end = time.monotonic() + GRACE + 5
             while time.monotonic() < end and not (self._file.exists() and self.report.done):
                 time.sleep(0.1)
         except ProcessLookupError:
@@ -191,9 +201,15 @@ class Load:
         return self.report if self._file.exists() else None
 
 
-def _in_netns_of(pid: int, cluster: Cluster) -> bool:
-    try:
-        text = Path(f"/proc/{pid}/cgroup").read_text()
-    except OSError:
-        return False
-    return cluster.name in text
+def _processes(cluster: Cluster, uid: str) -> Iterator[int]:
+    """Pids, as this machine sees them, in the cgroup of one of the cluster's pods."""
+    for cgroup in Path("/proc").glob("[0-9]*/cgroup"):
+        with suppress(OSError):  # it has ended
+            text = cgroup.read_text()
+            if cluster.name in text and uid in text:
+                yield int(cgroup.parent.name)
+
+
+def _is_pause(pid: int) -> bool:
+    """The process that holds a pod's namespaces."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"/pause")

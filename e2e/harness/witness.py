@@ -120,7 +120,7 @@ def _ready(pod: dict[str, Any]) -> bool:
 
 
 def _serving(pod: dict[str, Any]) -> bool:
-    return pod["metadata"]["labels"].get("specfleet.dev/serving") == "true"
+    return bool(pod["metadata"]["labels"].get("specfleet.dev/serving") == "true")
 
 
 async def look(log: Log, items: list[dict[str, Any]], session: aiohttp.ClientSession) -> None:

@@ -23,7 +23,14 @@ def ago(seconds: float) -> str:
 
 
 def sdd(name: str = "llama", status: Raw | None = None, spec: Raw | None = None, **metadata: Any) -> Raw:
-    meta = {"name": name, "namespace": "chat", "generation": 7, "creationTimestamp": ago(270_000), **metadata}
+    meta = {
+        "name": name,
+        "namespace": "chat",
+        "uid": f"uid-{name}",
+        "generation": 7,
+        "creationTimestamp": ago(270_000),
+        **metadata,
+    }
     whole = {"observedGeneration": 7, "model": "llama-70b", "gpu": "MI300X", **status} if status else {}
     return {"kind": names.KIND, "metadata": meta, "spec": spec or {}, "status": whole}
 

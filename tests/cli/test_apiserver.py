@@ -70,6 +70,9 @@ def test_from_a_cluster_without_the_crd_to_an_aborted_canary(
     patch = ["patch", "sdd", "llama", "--subresource=status", "--type=merge", "-p", json.dumps({"status": status})]
     control_plane.kubectl(*patch)
     assert "llama-9d2zx4kv  canary 25%  eagle3 k=5  1/1 ready" in run("status", "llama").output
+    explained = run("explain", "llama")
+    assert "there is no record of it: its ConfigMap does not exist" in explained.output
+    assert run("status", "llama", "--timeout", "0s").exit_code == 3
     assert run("pause", "llama").exit_code == 0
     assert run("abort", "llama").exit_code == 0
     stored = json.loads(control_plane.kubectl("get", "sdd", "llama", "-o", "json", "--show-managed-fields"))

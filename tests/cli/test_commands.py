@@ -10,7 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from specfleet import __version__
+from specfleet.api import names
+from specfleet.cli import app as commands
 from specfleet.cli.app import app
+from specfleet.resources.evidence import evidence_map
+from specfleet.rollout.memory import Memory, Rollout
+from specfleet.rollout.revision import identity
 
 SDD = "specdecodedeployments.specfleet.dev"
 OWNED = "pods,deployments.apps,controllerrevisions.apps"
@@ -180,6 +185,107 @@ def test_log_lines_of_kubectl_are_left_out(kubectl, run):
     noise = 'E0805 12:00:00.1 memcache.go:265] "Unhandled Error"\n'
     kubectl.answers("get", SDD, error=f"{noise}The connection to the server x:6443 was refused")
     assert run("status").stderr == "error: The connection to the server x:6443 was refused\n"
+
+
+def test_explain_reads_the_evidence_too(kubectl, scene, run):
+    resource, owned = scene("canary")
+    kubectl.holds(resource, owned=owned)
+    memory = Memory(Rollout("llama-9d2zx4kv", ("uid-s", "uid-c"), reached=1.0))
+    kubectl.answers("get", "configmaps", evidence_map(resource, {"memory": memory.to_json()}), name="llama-evidence")
+    resource["spec"] = {"model": {"source": {"huggingFace": {"repo": "a/b"}}}, "speculation": {"method": "none"}}
+    kubectl.holds(resource, owned=owned)
+    done = run("explain", "llama", "-n", "chat")
+    assert done.exit_code == 0, done.output
+    assert "llama-9d2zx4kv has 25%: step 1 of 3, asked 5%, reachable 25% (1 of 4 pods)" in done.output
+    assert kubectl.calls[2][2:] == ["get", "configmaps", "llama-evidence", "-o", "json", "--ignore-not-found"]
+
+
+def test_explain_goes_on_where_the_evidence_may_not_be_read(kubectl, scene, run):
+    resource, owned = scene("canary")
+    kubectl.holds(resource, owned=owned)
+    kubectl.answers(
+        "get", "configmaps", error="Error from server (Forbidden): configmaps is forbidden", name="llama-evidence"
+    )
+    done = run("explain", "llama")
+    assert done.exit_code == 0, done.output
+    assert "configmaps is forbidden" in done.output
+    assert "+24.1 % [+18.0, +30.2]" in done.output
+
+
+def test_retry_is_patched_for_the_aborted_revision(kubectl, scene, run):
+    resource, owned = scene("aborted")
+    for item in owned:
+        if item["metadata"]["name"] == "llama-9d2zx4kv":
+            item["metadata"].setdefault("annotations", {})[names.IDENTITY] = identity({})
+    kubectl.holds(resource, owned=owned)
+    done = run("retry", "llama")
+    assert done.exit_code == 0, done.output
+    action = kubectl.patches[0]["spec"]["rollout"]["action"]
+    assert (action["type"], action["revision"]) == ("Retry", "llama-9d2zx4kv")
+
+
+def test_undo_is_patched_for_stable_or_refused(kubectl, scene, run):
+    resource, owned = scene("at-rest")
+    kubectl.holds(resource, owned=owned)
+    assert run("undo", "llama").exit_code == 0
+    assert kubectl.patches[0]["spec"]["rollout"]["action"]["revision"] == "llama-6b7f9c42"
+    kubectl.holds(resource, owned=[item for item in owned if "4c8w7bqd" not in item["metadata"]["name"]])
+    done = run("undo", "llama")
+    assert (done.exit_code, done.stderr.startswith("error: UndoUnavailable: ")) == (1, True)
+    assert len(kubectl.patches) == 1
+
+
+def settled(resource, *, reconciling="False", **status):
+    """`resource` with a status of its newest generation."""
+    said = [*resource["status"]["conditions"], {"type": "Reconciling", "status": reconciling}]
+    return {**resource, "status": {**resource["status"], "conditions": said, **status}}
+
+
+def test_status_with_a_timeout_shows_the_settled_fleet(kubectl, scene, run):
+    resource, owned = scene("at-rest")
+    kubectl.holds(settled(resource), owned=owned)
+    done = run("status", "llama", "--timeout", "10m")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "llama  Ready  Stable" in done.stdout
+
+
+@pytest.mark.parametrize("watching", [(), ("--watch",)])
+def test_status_of_a_stalled_fleet_fails_with_the_reason(watching, kubectl, scene, run):
+    resource, owned = scene("aborted")
+    for item in resource["status"]["conditions"]:
+        item |= {"reason": "CanaryAborted", "message": "CanaryRegressed: speed -21.4 %"}
+    kubectl.holds(settled(resource), owned=owned)
+    done = run("status", "llama", "--timeout", "1h", *watching)
+    assert done.exit_code == 1
+    assert done.stderr == "error: llama is stalled: CanaryAborted: CanaryRegressed: speed -21.4 %\n"
+    assert "llama-9d2zx4kv  aborted" in done.stdout
+
+
+@pytest.mark.parametrize("watching", [(), ("--watch",)])
+def test_status_gives_up_with_what_it_waits_for(watching, kubectl, scene, run):
+    resource, owned = scene("canary")
+    kubectl.holds(settled(resource, reconciling="True", message="31 s more at 5%"), owned=owned)
+    done = run("status", "llama", "--timeout", "0s", *watching)
+    assert done.exit_code == 3
+    assert done.stderr == "error: llama has not settled in time; it waits for CanaryAnalysing: 31 s more at 5%\n"
+
+
+def test_leaving_a_wait_is_not_success(kubectl, scene, run, monkeypatch):
+    def leave(seconds):
+        raise KeyboardInterrupt
+
+    kubectl.holds(settled(scene("canary")[0], reconciling="True"))
+    monkeypatch.setattr(commands.time, "sleep", leave)
+    assert run("status", "llama", "--timeout", "1h").exit_code == 130
+    assert run("status", "llama", "--timeout", "1h", "-w").exit_code == 130
+
+
+@pytest.mark.parametrize(("arguments", "says"), [(("--timeout", "1m"), "NAME"), (("llama", "--timeout", "10"), "90s")])
+def test_a_timeout_without_a_name_or_unit_is_wrong_usage(arguments, says, kubectl, run):
+    done = run("status", *arguments)
+    assert done.exit_code == 2
+    assert says in done.stderr
+    assert kubectl.calls == []
 
 
 def test_version_names_package_and_api(run):

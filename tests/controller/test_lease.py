@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from virtual_time import run
-
 from specfleet.controller.lease import DURATION, SURE, LeaderLease
 from specfleet.controller.protocol import ApiError, Conflict, Exists, Missing
+from virtual_time import run
 
 
 class Leases:

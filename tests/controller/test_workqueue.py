@@ -4,9 +4,8 @@ import asyncio
 import itertools
 from collections import Counter
 
-from virtual_time import run
-
 from specfleet.controller.workqueue import LAST_RETRY, WorkQueue
+from virtual_time import run
 
 
 def test_a_key_added_many_times_before_it_runs_runs_once() -> None:

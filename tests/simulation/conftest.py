@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from simulated import Page, Run, job, page_of
 
+from simulated import Page, Run, job, page_of
 from specfleet.simulation.dials import DEFAULT, Dials
 from specfleet.simulation.engine import Engine, Settings
 

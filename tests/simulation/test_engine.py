@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from simulated import Run, job, page_of
 
+from simulated import Run, job, page_of
 from specfleet.simulation.dials import Dials
 from specfleet.simulation.engine import Engine, Settings
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from simserver import SimServer, free_port
 
 from harness.loadgen import LoadGenerator
 from harness.loadreport import Report, Second, quantiles
+from simserver import SimServer, free_port
 
 E2E = Path(__file__).parents[2] / "e2e"
 

@@ -3,8 +3,8 @@
 import re
 
 import pytest
-from simulated import Page, Run, page_of
 
+from simulated import Page, Run, page_of
 from specfleet.simulation.counters import Counters, length_edges
 from specfleet.simulation.engine import Settings
 from specfleet.simulation.page import _number

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from simserver import SimServer, events
 from simulated import Page
 

@@ -5,8 +5,8 @@ import sys
 import urllib.error
 
 import pytest
-from simserver import SPECULATION, VLLM, SimServer, free_port, vllm
 
+from simserver import SPECULATION, VLLM, SimServer, free_port, vllm
 from specfleet.simulation.commandline import Refused, Speculation, parse
 from specfleet.simulation.dials import Dials, changed, from_environment
 

@@ -1,8 +1,8 @@
 """The truth model says what is published: acceptance by workload, the price of length, the selection effect."""
 
 import pytest
-from simulated import Page, Run
 
+from simulated import Page, Run
 from specfleet.simulation import truth
 from specfleet.simulation.engine import Settings
 

@@ -1,5 +1,5 @@
-"""A cluster around the operator: Deployments get pods, pods start and serve, and a proxy spreads requests over a Service's
-endpoints; all on a clock that only the story moves."""
+"""A cluster around the operator: Deployments get pods, pods start and serve, and a proxy spreads requests over the
+endpoints of a Service; all on a clock that only the story moves."""
 
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -36,6 +36,7 @@ class _Life:
     """What happens to one pod, beside its object."""
 
     server: Server
+    grace: int  # seconds from SIGTERM to SIGKILL
     ready_at: float | None = None
     crash_at: float | None = None
     gone_at: float | None = None
@@ -180,8 +181,11 @@ class FakeFleet:
         raw = self.kube.put({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {}, "status": status})
         record = self.kube.find("ControllerRevision", self.watchdog.namespace, revision)
         length = record["data"].get("numSpeculativeTokens") if record else None
-        self._lives[raw["metadata"]["uid"]] = _Life(Server(str(self._pods), length or None, self.clock.now))
-        self.watchdog.created(sum(not pod(raw).going for raw in self.pods()))
+        self._lives[raw["metadata"]["uid"]] = _Life(
+            Server(str(self._pods), length or None, self.clock.now),
+            deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"],
+        )
+        self.watchdog.created(len(self.pods()))
 
     def _schedule(self) -> None:
         used = sum(bool(raw["spec"]) for raw in self.pods())
@@ -247,7 +251,8 @@ class FakeFleet:
         life = self._life(raw)
         life.ready_at = life.crash_at = None
         life.gone_at = max(self.clock.now + PRESTOP, life.server.busy_until) if raw["spec"] else self.clock.now
-        self.kube.put({**raw, "metadata": {**raw["metadata"], "deletionTimestamp": rfc3339(self.clock.now)}})
+        killed = rfc3339(self.clock.now + life.grace)  # the API server counts the grace period in
+        self.kube.put({**raw, "metadata": {**raw["metadata"], "deletionTimestamp": killed}})
 
     def _remove(self, raw: Object) -> None:
         self._lives.pop(raw["metadata"]["uid"])

@@ -49,6 +49,7 @@ class FakeKube:
     calls: list[Call] = field(default_factory=list)
     written: list[Callable[[Write], None]] = field(default_factory=list)  # told of every planned write that was done
     terminating: set[str] = field(default_factory=set)
+    quotas: dict[str, str] = field(default_factory=dict)  # kinds that may not be created, with the quota's name
     _objects: dict[Place, Object] = field(default_factory=dict)
     _kinds: dict[str, dict[Place, Object]] = field(default_factory=dict)
     _applied: dict[Place, Object] = field(default_factory=dict)  # what the last server-side apply of it said
@@ -71,8 +72,7 @@ class FakeKube:
 
     async def list(self, resource: Resource) -> list[Object]:
         self._before("list", resource.kind, "")
-        found = [raw for raw in self.all(resource.kind) if resource is SDD or names.DEPLOYMENT in _labels(raw)]
-        return found
+        return [raw for raw in self.all(resource.kind) if resource is SDD or names.DEPLOYMENT in _labels(raw)]
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
         how = self._before("get", resource.kind, name)
@@ -164,6 +164,8 @@ class FakeKube:
         plural = RESOURCES[kind].plural
         if (kind, namespace, name) in self._objects:
             raise Exists(409, f'{plural} "{name}" already exists')
+        if kind in self.quotas:
+            raise Forbidden(403, f'{plural} "{name}" is forbidden: exceeded quota: {self.quotas[kind]}')
         if namespace in self.terminating:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise Forbidden(403, f'{plural} "{name}" is forbidden: {why}')
@@ -175,9 +177,14 @@ class FakeKube:
         place = _place(body)
         live = self._objects.get(place)
         if live is None:
-            raise Conflict(409, f"uid mismatch: {body['metadata'].get('uid')} was given, and no existing object was found")
+            raise Conflict(
+                409, f"uid mismatch: {body['metadata'].get('uid')} was given, and no existing object was found"
+            )
         _check(live, body["metadata"])
-        wanted = {**body, "metadata": {k: v for k, v in body["metadata"].items() if k not in ("uid", "resourceVersion")}}
+        wanted = {
+            **body,
+            "metadata": {k: v for k, v in body["metadata"].items() if k not in ("uid", "resourceVersion")},
+        }
         merged = _merged(live, self._applied.get(place, {}), wanted)
         self._applied[place] = wanted
         return live if merged == live else self.put(merged)
@@ -244,7 +251,10 @@ def _merged(live: Any, before: Any, wanted: Any, path: tuple[str, ...] = ()) -> 
         return wanted
     before = before if isinstance(before, dict) else {}
     kept = {key: value for key, value in live.items() if key in wanted or key not in before}
-    return {**kept, **{key: _merged(live.get(key), before.get(key), value, (*path, key)) for key, value in wanted.items()}}
+    return {
+        **kept,
+        **{key: _merged(live.get(key), before.get(key), value, (*path, key)) for key, value in wanted.items()},
+    }
 
 
 def _json_merge(live: Any, patch: Any) -> Any:

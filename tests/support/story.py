@@ -1,5 +1,4 @@
-"""Runs the operator's real passes over a fake cluster on a fake clock, and writes down what happens so that it reads as
-a story: one line per write, decision and change of what is waited for, each with its reason."""
+"""Runs the operator's real passes over a fake cluster on a fake clock, when the work queue would run them."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -13,10 +12,10 @@ from specfleet.api import names
 from specfleet.controller.cache import Cache, Key
 from specfleet.controller.protocol import CHILDREN, SDD, ApiError
 from specfleet.controller.reconcile import Reconciler
-from specfleet.controller.recorder import Recorder
 from specfleet.controller.telemetry import Telemetry
-from specfleet.plan import Event, Verb, Write
-from specfleet.rollout.world import Objects, Raw, Revision, revisions
+from specfleet.rollout.scene import Seen
+from specfleet.rollout.world import Revision
+from transcript import Telling, Transcript, revisions_of
 from watchdog import Watchdog
 
 Object = dict[str, Any]
@@ -41,16 +40,6 @@ SPEC: Mapping[str, Any] = {
 }
 
 
-class _Telling(Recorder):
-    """Writes events, and tells the story of them."""
-
-    tell: Callable[[str, str], None]
-
-    async def record(self, sdd: Raw, event: Event) -> None:
-        self.tell("event", f"{event.reason}: {event.message}")
-        await super().record(sdd, event)
-
-
 @dataclass(slots=True)
 class Story:
     """One SDD `chat/qwen` in one cluster. `lag` is for how many seconds watch events stay on their way."""
@@ -60,10 +49,9 @@ class Story:
     surge: int = 1
     lag: float = 0.0
     spec: Mapping[str, Any] = field(default_factory=dict)
-    key: Key = Key("chat", "qwen")
-    lines: list[str] = field(default_factory=list)
+    key: Key = field(default_factory=lambda: Key("chat", "qwen"))
     clock: Clock = field(default_factory=Clock)
-    began: float = 0.0
+    transcript: Transcript = field(init=False)
     kube: FakeKube = field(init=False)
     fleet: FakeFleet = field(init=False)
     watchdog: Watchdog = field(init=False)
@@ -71,19 +59,16 @@ class Story:
     _events: list[tuple[float, str, Object]] = field(default_factory=list)
     _due: float | None = None
     _stopped_until: float | None = None
-    _hold: str = ""
-    _aliases: dict[str, str] = field(default_factory=dict)
     _cache: Cache = field(default_factory=Cache)
-    _telemetry: Telemetry = field(init=False)
+    telemetry: Telemetry = field(init=False)
     _reconciler: Reconciler = field(init=False)
 
     def __post_init__(self) -> None:
-        self.began = self.clock.now
         self.kube = FakeKube(self.clock)
         self.watchdog = Watchdog(self.kube, self.key.namespace, self.key.name, self.unavailable, self.surge)
         self.fleet = FakeFleet(self.kube, self.clock, self.watchdog, self.gpus)
+        self.transcript = Transcript(self.key, self.fleet, self.clock.now)
         self.kube.watches.append(self._heard)
-        self.kube.written.append(self._tell_write)
         self._boot()
         self.kube.put(
             {
@@ -97,7 +82,7 @@ class Story:
     def fork(self, lag: float = 0.0) -> "Story":
         """Another story that begins where this one is, with an operator that has just started."""
         other = Story(self.gpus, self.unavailable, self.surge, lag, self.spec, self.key)
-        other.clock.now = other.began = self.clock.now
+        other.clock.now = other.transcript.began = self.clock.now
         other.kube.copy_from(self.kube)
         other.fleet.copy_from(self.fleet)
         other._events.clear()
@@ -108,7 +93,7 @@ class Story:
 
     def say(self, what: str) -> None:
         """A line of what happens to the cluster."""
-        self._line("*", what)
+        self.transcript.line("*", what)
 
     def edit(self, what: str, **spec: Any) -> None:
         """Someone edits the spec: a merge patch."""
@@ -135,8 +120,8 @@ class Story:
 
     def chapter(self) -> None:
         """Begin the transcript here."""
-        self.lines.clear()
-        self.began = self.clock.now
+        self.transcript.lines.clear()
+        self.transcript.began = self.clock.now
 
     async def run(self, seconds: float) -> None:
         """Let so much time pass."""
@@ -174,9 +159,7 @@ class Story:
     @property
     def revisions(self) -> list[Revision]:
         """Every revision, the oldest first."""
-        pick = {kind: {raw["metadata"]["name"]: raw for raw in self.kube.all(kind)} for kind in _KINDS}
-        found = revisions(Objects(pick["ControllerRevision"], pick["Deployment"], pods=list(pick["Pod"].values())))
-        return sorted(found.values(), key=lambda item: item.number)
+        return revisions_of(self.kube)
 
     def revision(self, number: int) -> Revision:
         """The revision with this number."""
@@ -200,7 +183,7 @@ class Story:
 
     def text(self) -> str:
         """The transcript, with revisions called v1, v2, ... in the order of their numbers."""
-        return "\n".join(self.lines) + "\n"
+        return "\n".join(self.transcript.lines) + "\n"
 
     def outcome(self) -> Object:
         """What a story ends with, whatever went wrong on its way."""
@@ -213,6 +196,10 @@ class Story:
             "reason": self.reason,
             "children": {kind: [raw["metadata"]["name"] for raw in self.kube.all(kind)] for kind in _COUNTED},
         }
+
+    async def observe(self) -> Seen:
+        """What the operator has measured."""
+        return await self.telemetry.observe(self.key, self._cache.objects(self.key, self.sdd["metadata"]["uid"]))
 
     # The loop.
 
@@ -235,12 +222,12 @@ class Story:
             for _ in range(12):
                 await asyncio.sleep(0)  # probes are asked and answered
         except ApiError as error:
-            self._line("fails", str(error))
+            self.transcript.line("fails", str(error))
             delay = RETRY
         except Crash:
             self._die()
             return
-        self._tell_hold()
+        self.transcript.hold()
         if delay is not None:
             self._ask(delay)
 
@@ -250,20 +237,20 @@ class Story:
 
     def _boot(self) -> None:
         self._cache = Cache()
-        self._telemetry = Telemetry(self.fleet.scrape, self.fleet.ask, self.clock, lambda _: self._ask(DEBOUNCE))
-        recorder = _Telling(self.kube, "story", self.clock)
-        recorder.tell = self._line
+        self.telemetry = Telemetry(self.fleet.scrape, self.fleet.ask, self.clock, lambda _: self._ask(DEBOUNCE))
+        recorder = Telling(self.kube, "story", self.clock)
+        recorder.line = self.transcript.line
         self._reconciler = Reconciler(
             kube=self.kube,
             cache=self._cache,
-            telemetry=self._telemetry,
+            telemetry=self.telemetry,
             recorder=recorder,
             planned=lambda key, planned: None,
             clock=self.clock,
         )
 
     def _die(self) -> None:
-        self._telemetry.forget(self.key)
+        self.telemetry.forget(self.key)
         self.restarts += 1
         self._events.clear()
         self._stopped_until = self.clock.now + RESTART
@@ -295,34 +282,7 @@ class Story:
             if event == "DELETED" or not (told or own):  # the operator's own reports ask for no pass, to save time
                 self._ask(DEBOUNCE)
 
-    # The transcript.
 
-    def _line(self, verb: str, what: str) -> None:
-        self._aliases |= {item.name: f"v{item.number}" for item in self.revisions}
-        fleet = ", ".join(self._picture(item) for item in self.revisions if item.alive)
-        for name, alias in self._aliases.items():
-            what = what.replace(name, alias)
-        seconds = self.clock.now - self.began
-        self.lines.append(f"t={seconds:5.0f} s  [{fleet}]".ljust(46) + f"{verb:7} {what}")
-
-    def _picture(self, revision: Revision) -> str:
-        share = self.fleet.shares().get(revision.name)
-        return f"v{revision.number} {revision.ready}/{revision.wanted}" + (f" {share}%" if share else "")
-
-    def _tell_write(self, write: Write) -> None:
-        if write.kind == "ConfigMap" and write.verb is Verb.APPLY:
-            return  # memory and evidence, after every block
-        self._line(write.verb.value, f"{write.kind} {write.name}: {write.why}")
-
-    def _tell_hold(self) -> None:
-        sdd = self.kube.find(names.KIND, self.key.namespace, self.key.name)
-        status = (sdd.get("status") or {}) if sdd else {}
-        if status.get("reason", "") != self._hold:
-            self._hold = status.get("reason", "")
-            self._line("holds", f"{self._hold}: {status.get('message', '')}")
-
-
-_KINDS = ("ControllerRevision", "Deployment", "Pod")
 _COUNTED = ("ControllerRevision", "Deployment", "Service", "PodDisruptionBudget", "ConfigMap")
 
 
@@ -332,5 +292,3 @@ def _merged(old: Any, new: Any) -> Any:
         return new
     kept = {key: value for key, value in old.items() if new.get(key, value) is not None}
     return {**kept, **{key: _merged(old.get(key), value) for key, value in new.items() if value is not None}}
-
-

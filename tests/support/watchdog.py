@@ -48,7 +48,7 @@ class Watchdog:
         self._look_for_outage(selected, now)
 
     def created(self, present: int) -> None:
-        """A Deployment got one more pod: so many are there now, and stay."""
+        """A Deployment got one more pod: so many hold a GPU now, those on their way out among them."""
         if present > self.replicas() + self.surge:
             self.wrong(f"{present} pods for {self.replicas()} replicas and a surge of {self.surge}")
 
@@ -61,7 +61,7 @@ class Watchdog:
             self.wrong(f"{seen.name} is removed with running requests")
 
     def weigh(self, probed: set[str]) -> None:
-        """Something was written. A revision gets weight when all its pods are probed, and never again after an abort."""
+        """Something was written. A revision gets weight when all its pods are probed, and after an abort no more."""
         for record in self.kube.all("ControllerRevision"):
             self._weigh(record, probed)
         service = self._service()

@@ -1,8 +1,10 @@
 """The commands of `kubectl specfleet`: each reads with kubectl, decides in a pure function, and says what it did."""
 
+import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -12,10 +14,17 @@ from rich.text import Text
 from specfleet import __version__
 from specfleet.api import names
 from specfleet.cli import orders
+from specfleet.cli.case import case
+from specfleet.cli.explain import explained
 from specfleet.cli.fleet import Fleet, fleet, mark
 from specfleet.cli.kubectl import Kubectl, KubectlError, options
+from specfleet.cli.lint import lint as lint_files
+from specfleet.cli.margins import unresolvable
+from specfleet.cli.record import record
+from specfleet.cli.settle import duration
 from specfleet.cli.table import table
 from specfleet.cli.tree import view
+from specfleet.cli.wait import Wait
 from specfleet.cli.watch import Look, watch
 from specfleet.cli.words import Shown
 from specfleet.rollout.world import Raw
@@ -34,18 +43,35 @@ Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Namesp
 Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig.")]
 Kubeconfig = Annotated[str | None, typer.Option("--kubeconfig", help="Path of the kubeconfig.")]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Look again every 2 s, until Ctrl-C.")]
+Timeout = Annotated[
+    str | None,
+    typer.Option(
+        help="Wait so long (90s, 10m, 1h) until the newest spec has settled: exit status 0; 1 if it is stalled, 3 if it"
+        " takes longer."
+    ),
+]
+Files = Annotated[
+    list[str], typer.Option("--filename", "-f", metavar="FILE", help="YAML or JSON file, or - for stdin.")
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Findings are errors.")]
+TIMED_OUT = 3  # exit status
 
 
 @app.command()
 def status(
     name: AnyName = None,
     watching: Watch = False,
+    timeout: Timeout = None,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
     """What a fleet is doing, why it waits, and on what evidence; without NAME, a table of all."""
     kubectl, console = Kubectl(options(namespace, context, kubeconfig)), _console()
+    if timeout is not None:
+        limit = _limit(name, timeout)
+        _guarded(lambda: _settle(kubectl, str(name), limit, watching, console))
+        return
 
     def look() -> Look:
         return _look(kubectl, name) if name else _look_at_all(kubectl)
@@ -60,6 +86,30 @@ def status(
 
 
 @app.command()
+def explain(name: Name, namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None) -> None:
+    """Why this weight and this proposal length: the judge's looks, what is compared, positions, pods, decisions."""
+    kubectl = Kubectl(options(namespace, context, kubeconfig))
+
+    def show() -> None:
+        sdd = kubectl.get(name)
+        found = case(sdd, *kubectl.owned(name), record(sdd, *kubectl.evidence(name)))
+        remarks = tuple(unresolvable(sdd, found.spec)) if found.spec else ()
+        _console().print(explained(found, time.time(), remarks))
+
+    _guarded(show)
+
+
+@app.command()
+def lint(files: Files, strict: Strict = False) -> None:
+    """Check resources in files, without a cluster: errors (exit status 1), findings, fields without effect."""
+    done = lint_files(_read(files), strict)
+    for line in done.lines:
+        typer.echo(line)
+    typer.echo(done.summary())
+    raise typer.Exit(1 if done.number("error") else 0)
+
+
+@app.command()
 def promote(name: Name, namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None) -> None:
     """Send the canary to 100 % now, without its remaining steps and proof; guards still hold."""
     _order(name, options(namespace, context, kubeconfig), lambda sdd: orders.act(sdd, "Promote", _new_id()))
@@ -69,6 +119,20 @@ def promote(name: Name, namespace: Namespace = None, context: Context = None, ku
 def abort(name: Name, namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None) -> None:
     """End the canary: its traffic goes back to stable, and it stays aborted until the spec changes."""
     _order(name, options(namespace, context, kubeconfig), lambda sdd: orders.act(sdd, "Abort", _new_id()))
+
+
+@app.command()
+def retry(name: Name, namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None) -> None:
+    """Let the spec's aborted revision try again, from the first step."""
+    kubectl = Kubectl(options(namespace, context, kubeconfig))
+    _order(name, kubectl.options, lambda sdd: orders.retry(sdd, *kubectl.owned(name), _new_id()))
+
+
+@app.command()
+def undo(name: Name, namespace: Namespace = None, context: Context = None, kubeconfig: Kubeconfig = None) -> None:
+    """Go back to the revision that was promoted before; the present one is rejected until the spec changes."""
+    kubectl = Kubectl(options(namespace, context, kubeconfig))
+    _order(name, kubectl.options, lambda sdd: orders.undo(sdd, *kubectl.owned(name), _new_id()))
 
 
 @app.command()
@@ -89,8 +153,44 @@ def version() -> None:
     typer.echo(f"kubectl-specfleet {__version__} ({names.API_VERSION})")
 
 
-def _look(kubectl: Kubectl, name: str) -> Look:
+def _limit(name: str | None, timeout: str) -> float:
+    """Seconds of `timeout`; raises what typer reports as wrong usage."""
+    if name is None:
+        raise typer.BadParameter("--timeout waits for one fleet: give its NAME")
+    try:
+        return duration(timeout)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _settle(kubectl: Kubectl, name: str, limit: float, watching: bool, console: Console) -> None:
+    """Wait, show, and exit with what became of it."""
+    wait = Wait(limit, time.monotonic, time.sleep)
+
+    def look() -> Look:
+        return _look(kubectl, name, wait.note)
+
+    if watching:
+        wait.watch(look, console)
+    else:
+        console.print(wait.quietly(look).shown)
+    if wait.state.settled is None:
+        _fail(f"{name} has not settled in time; it waits for {wait.state.says}", TIMED_OUT)
+    if not wait.state.settled:
+        _fail(f"{name} is stalled: {wait.state.says}")
+
+
+def _read(files: list[str]) -> Iterator[tuple[str, str]]:
+    for file in files:
+        try:
+            yield (file, sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            _fail(f"{file} cannot be read: {error.strerror if isinstance(error, OSError) else 'it is not UTF-8'}")
+
+
+def _look(kubectl: Kubectl, name: str, note: Callable[[Raw], None] = lambda sdd: None) -> Look:
     sdd = kubectl.get(name)
+    note(sdd)
     seen = fleet(sdd, *kubectl.owned(name))
     return Look(view(seen, time.time()), mark(seen))
 
@@ -132,10 +232,10 @@ def _guarded(run: Callable[[], None]) -> None:
         raise typer.Exit(130) from None
 
 
-def _fail(line: str) -> NoReturn:
-    """One line on stderr, never folded, and exit status 1."""
+def _fail(line: str, status: int = 1) -> NoReturn:
+    """One line on stderr, never folded, and the exit status."""
     Console(stderr=True, highlight=False, soft_wrap=True).print(Shown(Text(f"error: {line}")))
-    raise typer.Exit(1)
+    raise typer.Exit(status)
 
 
 def _console() -> Console:

@@ -7,7 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from specfleet.cli.interval import LEGEND, bar
+from specfleet.cli.replay import Replayed
 from specfleet.cli.words import count, since
+from specfleet.judgement.verdict import Metric, MetricVerdict, Outcome
 from specfleet.rollout.world import Raw
 
 KEPT = 5  # decisions that are shown
@@ -58,10 +60,38 @@ def _row(item: Raw) -> tuple[Text, ...]:
     )
 
 
+def raw(item: MetricVerdict) -> Raw:
+    """A metric's verdict as status writes it: numbers as text with one decimal, none where none is known."""
+    numbers = {"estimate": item.estimate, "lower": item.lower, "upper": item.upper, "margin": item.margin}
+    known = {key: f"{value:.1f}" for key, value in numbers.items() if value is not None}
+    said = {"name": str(item.metric), "outcome": str(item.outcome), "message": item.message}
+    return {**said, **known, "unit": item.unit, "blocks": item.blocks}
+
+
+def course(looks: Sequence[Replayed]) -> RenderableType:
+    """How each metric went: a line for each look that found an interval, else why the last one did not."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for column in range(4):
+        table.add_column(justify="right" if column == 1 else "left", overflow="fold")
+    for metric in Metric:
+        found = [(look.blocks, item) for look in looks for item in look.verdict.metrics if item.metric is metric]
+        known = [(blocks, item) for blocks, item in found if item.estimate is not None]
+        held = [(blocks, item) for blocks, item in found[-1:] if item.outcome is not Outcome.NOT_COMPARABLE]
+        for index, (blocks, item) in enumerate(known or held):
+            table.add_row(f"  {metric}" if not index else "", f"block {blocks}:", *_seen(item))
+    legend = "earlier looks replayed with the pods' shares of now" if len(looks) > 1 else ""
+    return Group(Text.assemble(("How it went", "bold"), (f"  {legend}", "dim")), table)
+
+
+def _seen(item: MetricVerdict) -> tuple[Text, Text]:
+    row = _row(raw(item))
+    return row[2], row[4]
+
+
 def _number(text: object) -> float | None:
     """A printed number; None where there is none, so that nothing is drawn for it."""
     try:
-        return float(str(text))
+        return float(str(text)) + 0.0  # there is no difference of -0.0
     except ValueError:
         return None
 

@@ -65,7 +65,7 @@ def fleet(sdd: Raw, owned: Iterable[Raw] = (), unread: str = "") -> Fleet:
     status, metadata = sdd.get("status") or {}, sdd["metadata"]
     conditions = status.get("conditions") or ()
     reason = str(status.get("reason", ""))
-    known = _known(list(owned))
+    known = known_revisions(owned)
     branches = tuple(_branches(known, status))
     shown = {branch.name for branch in branches}
     return Fleet(
@@ -82,7 +82,7 @@ def fleet(sdd: Raw, owned: Iterable[Raw] = (), unread: str = "") -> Fleet:
     )
 
 
-def _known(owned: Sequence[Raw]) -> dict[str, Revision]:
+def known_revisions(owned: Iterable[Raw]) -> dict[str, Revision]:
     """The revisions by name; one whose ControllerRevision cannot be read is known by its pods and Deployment alone."""
     kinds: dict[str, dict[str, Raw]] = {"ControllerRevision": {}, "Deployment": {}, "Pod": {}}
     seen: dict[str, Raw] = {}

@@ -53,6 +53,16 @@ class Kubectl:
         except ValueError:
             return [], unread or "kubectl did not answer in JSON"
 
+    def evidence(self, name: str) -> tuple[Raw | None, str]:
+        """The ConfigMap of a rollout's evidence, None where there is none, and why it could not be read."""
+        done = self._run("get", "configmaps", names.evidence_name(name), "-o", "json", "--ignore-not-found")
+        if done.returncode:
+            return None, one_line(done.stderr)
+        try:
+            return (json.loads(done.stdout) if done.stdout.strip() else None), ""
+        except ValueError:
+            return None, "kubectl did not answer in JSON"
+
     def patch(self, name: str, patch: Mapping[str, Any]) -> None:
         """Merge `patch` into the SDD. Raises KubectlError, for example where an admission rule refuses it."""
         manager = "--field-manager=kubectl-specfleet"

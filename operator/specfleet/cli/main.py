@@ -8,7 +8,7 @@ def main() -> None:
     try:
         from specfleet.cli.app import app
     except ModuleNotFoundError as error:
-        if error.name not in ("typer", "rich"):
+        if error.name not in ("typer", "rich", "yaml"):
             raise
         sys.exit(f"kubectl-specfleet needs the Python package {error.name}: pip install 'specfleet[cli]'")
     app(prog_name="kubectl specfleet")

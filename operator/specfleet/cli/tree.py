@@ -54,7 +54,7 @@ def _sections(fleet: Fleet, now: float, width: int) -> Iterator[RenderableType]:
 
 
 def _tree(fleet: Fleet, now: float, width: int) -> Tree:
-    tree = Tree(Text("\n").join(_head(fleet, now)), guide_style="dim")
+    tree = Tree(Text("\n").join(head(fleet, now)), guide_style="dim")
     layout = _layout([pod for branch in fleet.branches for pod in branch.pods], now, width - GUIDE)
     for branch in fleet.branches:
         node = tree.add(_branch(branch, str(fleet.status.get("weight", ""))))
@@ -65,7 +65,8 @@ def _tree(fleet: Fleet, now: float, width: int) -> Tree:
     return tree
 
 
-def _head(fleet: Fleet, now: float) -> Iterator[Text]:
+def head(fleet: Fleet, now: float) -> Iterator[Text]:
+    """State, what is waited for and what to do about it, step and figures: one line each."""
     symbol, word, style = _READY.get(fleet.ready, ("◌", "Unknown", "yellow"))
     line = Text.assemble((f"{symbol} {fleet.name}", f"bold {style}"), "  ", (word, style))
     if fleet.reason:

@@ -30,23 +30,27 @@ class _Screen(Protocol):
         """The look failed for now."""
 
 
-def watch(look: Callable[[], Look], console: Console, sleep: Callable[[float], None]) -> None:
-    """Show `look()` every 2 s until Ctrl-C. What fails once is said and tried again, but for the first look and an
-    SDD that is gone, which raise KubectlError."""
+def watch(
+    look: Callable[[], Look], console: Console, sleep: Callable[[float], None], over: Callable[[], bool] = lambda: False
+) -> None:
+    """Show `look()` every 2 s until it is `over`, or Ctrl-C. What fails once is said and tried again, but for the first
+    look and an SDD that is gone, which raise KubectlError."""
     first = look()
     try:
         if not console.is_terminal:
-            _follow(look, first, _Log(console), sleep)
+            _follow(look, first, _Log(console), sleep, over)
             return
         with Live(console=console, auto_refresh=False) as live:
-            _follow(look, first, _Terminal(live), sleep)
+            _follow(look, first, _Terminal(live), sleep, over)
     except KeyboardInterrupt:
         return
 
 
-def _follow(look: Callable[[], Look], first: Look, screen: _Screen, sleep: Callable[[float], None]) -> None:
+def _follow(
+    look: Callable[[], Look], first: Look, screen: _Screen, sleep: Callable[[float], None], over: Callable[[], bool]
+) -> None:
     screen.show(first)
-    while True:
+    while not over():
         sleep(SECONDS)
         try:
             screen.show(look())

@@ -1,10 +1,12 @@
 """How ages, counts and characters are written; the same everywhere, also where only ASCII can be shown. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
 
 from specfleet.rollout.world import timestamp
 
@@ -52,6 +54,16 @@ def elide(text: str, width: int) -> str:
     head = (width - 1) // 2
     tail = width - 1 - head
     return f"{text[:head]}…{text[len(text) - tail :]}"
+
+
+def indented(lines: Iterable[str]) -> RenderableType:
+    """Lines two columns in, also where they are folded."""
+    table = Table.grid()
+    table.add_column(width=2)
+    table.add_column(overflow="fold")
+    for line in lines:
+        table.add_row("", Text(line))
+    return table
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,8 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What this pass saw of a canary. `probed` counts its ready pods that answered every probe well; `since` is when the
-    looking began; `unreachable` says whose metrics cannot be read, and `dark` that the canary's could not be for too long."""
+    """What this pass saw of a canary. `probed` counts its ready pods that answered every probe well; `since` is when
+    the looking began; `unreachable` says whose metrics cannot be read, `dark` that the canary's could not too long."""
 
     canary: Revision
     stable: Revision

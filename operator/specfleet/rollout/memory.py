@@ -63,5 +63,5 @@ class Memory:
                 decisions=tuple(Decision(**item) for item in raw["decisions"]),
                 spec=dict(raw["spec"]),
             )
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return Memory()

@@ -58,7 +58,7 @@ class Fleet:
 def moves(fleet: Fleet) -> list[Move]:
     """The next moves. Revisions grow in the order given, the total within the bounds; others shrink by draining."""
     found: list[Move] = []
-    total = fleet.lingering + sum(arm.wanted for arm in fleet.revisions)
+    total = fleet.lingering + sum(arm.wanted + _leaving_already(arm) for arm in fleet.revisions)
     spare = sum(arm.ready for arm in fleet.revisions if arm.name in fleet.carriers) - fleet.bounds.fewest
     for arm in fleet.revisions:
         excess = arm.wanted - fleet.wanted.get(arm.name, 0)

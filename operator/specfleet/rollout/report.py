@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from specfleet.api import names
-from specfleet.api.conditions import Status, Type, condition, merge
+from specfleet.api.conditions import Status, Type, condition, find, merge
 from specfleet.api.reasons import Reason
 from specfleet.api.validation import findings, not_implemented
 from specfleet.judgement.verdict import MetricVerdict
@@ -22,8 +22,8 @@ STALLED = (Reason.CANARY_ABORTED, Reason.NAME_TAKEN)
 
 def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -> dict[str, Any]:
     """The whole status, camelCase, without anything unknown. `problems` say why the newest spec is not in force."""
-    hold = _hindered(scene) or course.hold
     old = scene.sdd.get("status") or {}
+    hold = _hindered(scene) or _awake(course.hold, old)
     stable, canary = scene.roles.stable, scene.roles.canary
     known: dict[str, Any] = {
         "observedGeneration": _generation(scene.sdd),
@@ -72,12 +72,12 @@ def _conditions(scene: Scene, hold: Note, problems: tuple[str, ...]) -> list[dic
         return condition(type, state, reason, message, generation)
 
     serving = any(item.ready for item in scene.revisions.values() if item.name in scene.carriers and item.promoted)
-    ready = scene.roles.stable is not None and (serving or _canary_carries(scene) or not scene.spec.replicas)
+    ready = not scene.spec.replicas or (scene.roles.stable is not None and (serving or _canary_carries(scene)))
     stalled = hold.reason in STALLED or bool(problems)
     why = Note(Reason.CONFIG_INVALID, "; ".join(problems)) if problems and hold.reason not in STALLED else hold
     said = [
         say(Type.READY, ready, hold.reason, hold.message),
-        say(Type.RECONCILING, hold.reason not in (*QUIET, *STALLED), hold.reason, hold.message),
+        say(Type.RECONCILING, not stalled and hold.reason not in QUIET, hold.reason, hold.message),
         say(Type.STALLED, stalled, why.reason, why.message),
         say(Type.CONFIG_VALID, not problems, Reason.CONFIG_ACCEPTED, "the spec is in force")
         if not problems
@@ -111,6 +111,15 @@ def _hindered(scene: Scene) -> Note | None:
     if not scene.seen.taken:
         return None
     return Note(Reason.NAME_TAKEN, f"{', '.join(scene.seen.taken)}: exists and is not ours; it is left alone")
+
+
+def _awake(hold: Note, old: Mapping[str, Any]) -> Note:
+    """After a rest at zero replicas, pods that have yet to come are no outage, until the first was ready."""
+    ready = find(old.get("conditions") or (), Type.READY) or {}
+    waking = ready.get("status") == "False" and ready.get("reason") == Reason.WAITING_FOR_PODS
+    if hold.reason is Reason.STABLE_UNAVAILABLE and (waking or ready.get("reason") == Reason.SCALED_TO_ZERO):
+        return Note(Reason.WAITING_FOR_PODS, hold.message)
+    return hold
 
 
 def _generation(sdd: Raw) -> int:

@@ -94,7 +94,7 @@ class Scene:
 
     @property
     def borrows(self) -> bool:
-        """No GPU is free and the user has set no surge: pods go before others come. A rollout remembers that it does."""
+        """No GPU is free and the user set no surge: pods go before others come. A rollout remembers that it does so."""
         if self.memory.rollout:
             return self.memory.rollout.borrowed
         stuck = any(pod.unschedulable for revision in self.revisions.values() for pod in revision.pods)

@@ -1,0 +1,3 @@
+-- Lets the canary go on from its step.
+obj.spec.paused = false
+return obj

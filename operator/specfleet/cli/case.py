@@ -1,0 +1,176 @@
+"""What explains one SpecDecodeDeployment: its revisions, its record, the verdict, and what the next step asks. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from specfleet.api.reasons import Reason
+from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
+from specfleet.api.validation import parse
+from specfleet.cli.fleet import Fleet, fleet, known_revisions
+from specfleet.cli.record import Record
+from specfleet.cli.replay import Replayed, policy, replay
+from specfleet.cli.words import age, count
+from specfleet.judgement.verdict import Outcome, Verdict
+from specfleet.rollout.canary import BLOCKS_PER_STEP, Step
+from specfleet.rollout.course import COMPARED
+from specfleet.rollout.memory import Decision
+from specfleet.rollout.revision import identity
+from specfleet.rollout.world import Raw, Revision, stable_of, timestamp
+
+
+class Stage(Enum):
+    """What there is to explain."""
+
+    FIRST = "nothing is stable yet"
+    CANARY = "a canary is on its way"
+    ABORTED = "the spec's revision was aborted"
+    REST = "stable serves alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One SDD. `spec` is the one in force, None if it is unknown; `target` is the revision on its way, or aborted.
+
+    `differs` are the settings in which the arms differ, of those that must be equal for acceptance to be compared, each
+    as `name: stable's, canary's`; None where it is not known.
+    """
+
+    fleet: Fleet
+    spec: SpecDecodeDeploymentSpec | None
+    record: Record
+    stage: Stage
+    stable: Revision | None
+    target: Revision | None
+    differs: tuple[str, ...] | None
+    looks: tuple[Replayed, ...]
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict at the last look."""
+        return self.looks[-1].verdict if self.looks else None
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """The last ten, newest first: of the record, else of status."""
+        if self.record.memory.decisions:
+            return self.record.memory.decisions[::-1]
+        return tuple(map(_decision, self.fleet.status.get("decisions") or ()))
+
+    def last(self, revision: str, *reasons: str) -> Decision | None:
+        """The newest decision about `revision`, for one of `reasons` if any are given."""
+        about = (item for item in self.decisions if item.revision == revision)
+        return next((item for item in about if not reasons or item.reason in reasons), None)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps by weight of the spec in force."""
+        steps = self.spec.rollout.steps if self.spec else ()
+        return tuple(Step(item.weight, item.min_seconds) for item in steps if item.weight is not None) or (Step(50),)
+
+
+def case(sdd: Raw, owned: Iterable[Raw], unread: str, record: Record) -> Case:
+    """The case of `sdd` with its owned objects; `unread` says why not all of them could be read."""
+    owned = list(owned)
+    known = known_revisions(owned)
+    spec, written = _in_force(sdd, record.memory.spec)
+    stable = stable_of(known.values())
+    target = _target(known, record, sdd.get("status") or {}, written)
+    stage = _stage(stable, target, sdd.get("status") or {})
+    differs = _differs(stable, target) if stage is Stage.CANARY else None
+    looks = replay(record.evidence, differs == (), policy(spec)) if spec else ()
+    return Case(fleet(sdd, owned, unread), spec, record, stage, stable, target, differs, looks)
+
+
+def _in_force(sdd: Raw, last: Raw) -> tuple[SpecDecodeDeploymentSpec | None, Raw]:
+    """The newest spec if it is valid, else the last valid one that the operator remembers, with what was written."""
+    for written in (sdd.get("spec") or {}, {**last, "replicas": (sdd.get("spec") or {}).get("replicas")}):
+        parsed = parse({**sdd, "spec": written})
+        if isinstance(parsed, SpecDecodeDeploymentSpec):
+            return parsed, written
+    return None, {}
+
+
+def _target(known: Mapping[str, Revision], record: Record, status: Raw, written: Raw) -> Revision | None:
+    """The rollout's canary as the record says, else as status does, else the revision of the spec in force."""
+    rollout = record.memory.rollout
+    name = rollout.canary if rollout else (status.get("canary") or {}).get("revision", "")
+    wanted = identity(written)
+    return known.get(name) or next((item for item in known.values() if item.identity == wanted), None)
+
+
+def _stage(stable: Revision | None, target: Revision | None, status: Raw) -> Stage:
+    led = status.get("stable")
+    if stable is None and not led:
+        return Stage.FIRST
+    if status.get("reason") == Reason.CANARY_ABORTED or (target and target.aborted and target is not stable):
+        return Stage.ABORTED
+    return Stage.CANARY if status.get("canary") or (target and target is not stable) else Stage.REST
+
+
+def _differs(stable: Revision | None, canary: Revision | None) -> tuple[str, ...] | None:
+    if stable is None or canary is None or not stable.payload or not canary.payload:
+        return None
+    pairs = ((key, stable.payload.get(key), canary.payload.get(key)) for key in COMPARED)
+    return tuple(
+        f"{key}: {_plain(old)} on stable, {_plain(new)} on the canary" for key, old, new in pairs if old != new
+    )
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        return count(len(value), "range") if value else "none"
+    return "unset" if value is None else str(value)
+
+
+def _decision(item: Raw) -> Decision:
+    text = {key: str(item.get(key, "")) for key in ("reason", "message", "revision")}
+    return Decision(timestamp(item.get("time")) or 0.0, **text)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One thing that must be so before the canary goes on; `state` is how far it is."""
+
+    met: bool
+    what: str
+    state: str
+
+
+def demands(case: Case, now: float) -> Iterator[Demand]:
+    """What the next step, or 100 percent, still asks for; nothing where the record does not say where the canary is."""
+    rollout = case.record.memory.rollout
+    if rollout is None or case.spec is None:
+        return
+    if case.spec.paused and not rollout.ordered:
+        yield Demand(False, "not paused", "spec.paused is true")
+    if rollout.promoting or rollout.reached is None:
+        yield Demand(False, "pods", case.fleet.message)
+        return
+    step = case.steps[min(rollout.step, len(case.steps) - 1)]
+    spent = max(0.0, now - rollout.reached)
+    left = step.min_seconds - spent
+    yield Demand(
+        left <= 0, f"{age(step.min_seconds)} here", f"{age(left)} left" if left > 0 else f"{age(spent)} by now"
+    )
+    yield from _evidence(case, rollout.step >= len(case.steps) - 1, rollout.blocks_before)
+
+
+def _evidence(case: Case, last: bool, before: int) -> Iterator[Demand]:
+    blocks = len(case.record.evidence.blocks)
+    verdict = case.verdict
+    if not last:
+        seen = max(0, blocks - before)
+        yield Demand(seen >= BLOCKS_PER_STEP, f"{BLOCKS_PER_STEP} blocks here", f"{seen} by now")
+        idle = [item.message for item in verdict.metrics if item.outcome is Outcome.NO_TRAFFIC] if verdict else []
+        yield Demand(
+            bool(verdict) and not idle, "traffic on both", "; ".join(idle) or ("seen" if verdict else "unknown")
+        )
+    elif verdict is None:
+        yield Demand(False, "proof", "no block of evidence yet")
+    else:
+        compared = (item for item in verdict.metrics if item.outcome is not Outcome.NOT_COMPARABLE)
+        for item in compared:
+            state = item.message if item.estimate is None else str(item.outcome)
+            yield Demand(item.outcome is Outcome.NON_INFERIOR, f"proof of {item.metric}", state)

@@ -1,0 +1,130 @@
+"""What is wrong with resources in files, without a cluster: one line per problem. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import yaml
+
+from specfleet.api import names
+from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
+from specfleet.api.validation import findings, not_implemented, parse
+from specfleet.cli.margins import unresolvable
+from specfleet.cli.unknown import unknown_fields
+from specfleet.cli.words import count
+
+Severity = Literal["error", "finding", "not-implemented"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One problem. `where` is `file:document`, the document counted from 1; `says` begins with the field."""
+
+    where: str
+    name: str
+    severity: Severity
+    says: str
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.where, self.name, f"{self.severity}:", self.says) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Linted:
+    """What was found in all files: the problems in order, how many resources were ours and how many were not."""
+
+    lines: tuple[Line, ...]
+    ours: int
+    others: int
+
+    def summary(self) -> str:
+        """All of it in one line."""
+        kinds = ", ".join(
+            f"{number} {severity}" if severity == "not-implemented" else count(number, severity)
+            for severity in ("error", "finding", "not-implemented")
+            if (number := self.number(severity))
+        )
+        others = f", {count(self.others, 'other object')} ignored" if self.others else ""
+        return f"{count(self.ours, names.KIND)}{others}: {kinds or 'nothing to say'}"
+
+    def number(self, severity: str) -> int:
+        """How many problems are of this severity."""
+        return sum(line.severity == severity for line in self.lines)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as kubectl reads it: a date is a string, and a key is written once."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+        if repeated := next((key for key in keys if keys.count(key) > 1), None):
+            raise yaml.constructor.ConstructorError(None, None, f"key {repeated!r} is there twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [item for item in resolvers if item[0] != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def lint(files: Iterable[tuple[str, str]], strict: bool = False) -> Linted:
+    """Lint (name, text) pairs; `strict` makes findings errors. Raises nothing."""
+    lines: list[Line] = []
+    ours = others = 0
+    for file, text in files:
+        for where, resource in _resources(file, text):
+            if isinstance(resource, Line):
+                lines.append(resource)
+            elif not _is_ours(resource):
+                others += 1
+            else:
+                ours += 1
+                lines += _problems(where, resource, strict)
+    return Linted(tuple(lines), ours, others)
+
+
+def _resources(file: str, text: str) -> Iterator[tuple[str, Any]]:
+    """(where, resource) of each document and of each item of a List; a Line where the rest cannot be read."""
+    where = f"{file}:1"
+    try:
+        for number, document in enumerate(yaml.load_all(text, Loader=_Loader), 1):
+            where = f"{file}:{number + 1}"  # of the next one, should it fail
+            for resource in _items(document):
+                yield f"{file}:{number}", resource
+    except yaml.YAMLError as error:
+        yield where, Line(where, "", "error", f"not YAML: {' '.join(str(error).split())}")
+    except (ValueError, RecursionError):
+        yield where, Line(where, "", "error", "not YAML: a value that cannot be read, or nested too deeply")
+
+
+def _items(document: Any) -> list[Any]:
+    if document is None:
+        return []
+    if isinstance(document, Mapping) and document.get("kind") == "List" and isinstance(document.get("items"), list):
+        return list(document["items"])
+    return [document]
+
+
+def _is_ours(resource: Any) -> bool:
+    """Of our kind, and of our group or of none."""
+    if not isinstance(resource, Mapping) or resource.get("kind") != names.KIND:
+        return False
+    version = resource.get("apiVersion")
+    return not isinstance(version, str) or version.partition("/")[0] == names.GROUP
+
+
+def _problems(where: str, resource: Mapping[str, Any], strict: bool) -> Iterator[Line]:
+    metadata = resource.get("metadata")
+    name = str(metadata.get("name", "")) if isinstance(metadata, Mapping) else ""
+    if (version := resource.get("apiVersion")) != names.API_VERSION:
+        yield Line(where, name, "error", f"apiVersion: {version!r}: must be {names.API_VERSION}; correct it")
+    yield from (Line(where, name, "error", said) for said in unknown_fields(resource.get("spec")))
+    parsed = parse(resource)
+    if not isinstance(parsed, SpecDecodeDeploymentSpec):
+        yield from (Line(where, name, "error", str(problem)) for problem in parsed)
+        return
+    advice: Severity = "error" if strict else "finding"
+    yield from (Line(where, name, advice, said) for said in (*findings(parsed), *unresolvable(resource, parsed)))
+    for field in not_implemented(parsed):
+        yield Line(where, name, "not-implemented", f"{field}: accepted, but without effect in this version")

@@ -1,0 +1,75 @@
+"""The shipped judge over recorded evidence, as it stood after some of its blocks. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
+from specfleet.judgement.judge import Policy, judge
+from specfleet.judgement.verdict import Verdict
+from specfleet.telemetry.counters import COUNTERS, Tally
+from specfleet.telemetry.evidence import BLOCK_FIELDS, Arm, Evidence, PairedBlock, pool
+
+MOST = 10  # looks that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What the judge says after so many blocks."""
+
+    blocks: int
+    verdict: Verdict
+
+
+def policy(spec: SpecDecodeDeploymentSpec) -> Policy:
+    """The judge's policy, as the spec in force sets it."""
+    analysis = spec.rollout.analysis
+    return Policy(
+        speed_percent=analysis.margins.speed_percent,
+        acceptance_points=analysis.margins.acceptance_points,
+        error_points=analysis.margins.error_points,
+        max_blocks=max(1, analysis.max_seconds // analysis.block_seconds),
+    )
+
+
+def replay(evidence: Evidence, comparable: bool, margins: Policy, most: int = MOST) -> tuple[Replayed, ...]:
+    """At most `most` looks, evenly spaced over those that could say something; the last one is of all blocks.
+
+    The last look is the judge's own. Earlier ones are near it: which pod did what is kept as one sum for all blocks, so
+    each pod is taken to have had its share of that sum from the start.
+    """
+    total = len(evidence.blocks)
+    if not total:
+        return ()
+    first = min(margins.min_blocks, total)
+    looks = min(most, total - first + 1)
+    counts = [total - (total - first) * index // max(1, looks - 1) for index in range(looks)]
+    return tuple(Replayed(count, judge(_until(evidence, count), comparable, margins)) for count in reversed(counts))
+
+
+def _until(evidence: Evidence, count: int) -> Evidence:
+    """The evidence as it was after `count` blocks, and as it is after all of them."""
+    later = evidence.blocks[count:]
+    if not later:
+        return evidence
+    return Evidence(evidence.blocks[:count], {arm: _earlier(evidence.pods[arm], later, arm) for arm in Arm})
+
+
+def _earlier(pods: Mapping[str, Tally], later: tuple[PairedBlock, ...], arm: Arm) -> dict[str, Tally]:
+    """The sums per pod without what the arm did in the blocks of `later`."""
+    whole = pool(pods)
+    gone = sum((block.stable if arm is Arm.STABLE else block.canary for block in later), Tally.zero())
+    time = _share(gone.seconds, whole.seconds)
+    shares = {
+        name: _share(getattr(gone, name), getattr(whole, name)) if name in BLOCK_FIELDS else time
+        for name in (*COUNTERS, "seconds")
+    }
+    return {name: _scaled(tally, shares) for name, tally in pods.items()}
+
+
+def _share(gone: float, whole: float) -> float:
+    return max(0.0, 1 - gone / whole) if whole else 1.0
+
+
+def _scaled(tally: Tally, shares: Mapping[str, float]) -> Tally:
+    numbers = [getattr(tally, name) * share for name, share in shares.items()]
+    return Tally(*numbers, per_position=tally.per_position, speculating=tally.speculating)

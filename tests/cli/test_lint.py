@@ -1,0 +1,228 @@
+"""Lint: every document of every file, one line per problem, its field first."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
+from specfleet.api.validation import parse
+from specfleet.cli.app import app
+from specfleet.cli.lint import lint
+from specfleet.cli.margins import last_shape, unresolvable
+from specfleet.rollout.shape import Shape
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+PIN = "0123456789012345678901234567890123456789"
+
+
+def fleet(**spec):
+    """A fleet that there is nothing to say about, but for what is given."""
+    whole = {
+        "replicas": 12,
+        "model": {"source": {"huggingFace": {"repo": "Qwen/Qwen3-8B", "revision": PIN}}},
+        "speculation": {"method": "ngram", "numSpeculativeTokens": 3},
+        **spec,
+    }
+    return {
+        "apiVersion": "specfleet.dev/v1alpha1",
+        "kind": "SpecDecodeDeployment",
+        "metadata": {"name": "qwen"},
+        "spec": whole,
+    }
+
+
+def found(*documents, strict=False):
+    done = lint([("a.yaml", yaml.safe_dump_all(documents))], strict)
+    return [str(line) for line in done.lines], done.summary()
+
+
+def test_a_good_fleet_needs_no_word():
+    assert found(fleet()) == ([], "1 SpecDecodeDeployment: nothing to say")
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda path: path.stem)
+def test_the_examples_have_no_errors(path):
+    assert lint([(path.name, path.read_text())]).number("error") == 0
+
+
+def test_each_kind_of_problem_is_a_line_with_its_document_and_name():
+    wrong = fleet(replicas="four")
+    wrong["metadata"]["name"] = "llama"
+    advised = fleet(model={"source": {"huggingFace": {"repo": "Qwen/Qwen3-8B"}}}, slo={"timePerOutputTokenMs": 40})
+    lines, summary = found({"kind": "Service"}, wrong, None, advised)
+    assert lines == [
+        'a.yaml:2 llama error: spec.replicas: "four": must be a whole number; write it without quotes and fraction',
+        "a.yaml:4 qwen finding: spec.model.source.huggingFace.revision is not a full commit hash: weights can change"
+        " under a running fleet; pin it",
+        "a.yaml:4 qwen not-implemented: spec.slo: accepted, but without effect in this version",
+    ]
+    assert summary == "2 SpecDecodeDeployments, 1 other object ignored: 1 error, 1 finding, 1 not-implemented"
+
+
+def test_strict_makes_findings_errors_and_nothing_else():
+    advised = fleet(model={"source": {"huggingFace": {"repo": "Qwen/Qwen3-8B"}}}, slo={"timePerOutputTokenMs": 40})
+    _, summary = found(advised, strict=True)
+    assert summary == "1 SpecDecodeDeployment: 1 error, 1 not-implemented"
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"speculation": {"method": "ngram", "num_speculative_tokens": 3}},
+         "spec.speculation.num_speculative_tokens: is not a field; did you mean numSpeculativeTokens?"),
+        ({"bla": 1}, "spec.bla: is not a field; remove it"),
+        ({"rollout": {"steps": [{"weight": 5, "minSecond": 3}]}},
+         "spec.rollout.steps[0].minSecond: is not a field; did you mean minSeconds?"),
+        ({"rollout": {"analysis": {"margin": {}}}},
+         "spec.rollout.analysis.margin: is not a field; did you mean margins?"),
+    ],
+)  # fmt: skip
+def test_a_key_that_is_no_field_is_an_error(spec, says):
+    assert f"a.yaml:1 qwen error: {says}" in found(fleet(**spec))[0]
+
+
+def test_free_maps_hold_any_key():
+    options = {"method": "ngram", "numSpeculativeTokens": 3, "options": {"prompt_lookup_max": 4}}
+    pod = {"nodeSelector": {"any/key": "x"}, "affinity": {"nodeAffinity": {}}}
+    assert not [line for line in found(fleet(speculation=options, pod=pod))[0] if "is not a field" in line]
+
+
+@pytest.mark.parametrize("version", ["specfleet.dev/v1", None, 3])
+def test_another_version_is_an_error(version):
+    lines, _ = found(fleet() | {"apiVersion": version})
+    assert lines == [f"a.yaml:1 qwen error: apiVersion: {version!r}: must be specfleet.dev/v1alpha1; correct it"]
+
+
+def test_the_same_kind_of_another_group_is_ignored():
+    assert found(fleet() | {"apiVersion": "example.com/v1"})[1].startswith("0 SpecDecodeDeployments, 1 other object")
+
+
+def test_items_of_a_list_are_linted_and_json_is_read():
+    whole = {"apiVersion": "v1", "kind": "List", "items": [fleet(), fleet(replicas=-1), {"kind": "Service"}]}
+    done = lint([("a.json", json.dumps(whole))])
+    assert [line.where for line in done.lines] == ["a.json:1"]
+    assert (done.ours, done.others) == (2, 1)
+
+
+def test_what_is_not_yaml_is_an_error_with_its_document_after_the_good_ones():
+    good = yaml.safe_dump(fleet(replicas="x"))
+    done = lint([("a.yaml", f"{good}---\nkind: [\n"), ("b.yaml", "kind: a\nkind: b\n")])
+    assert [(line.where, line.says[:8]) for line in done.lines] == [
+        ("a.yaml:1", "spec.rep"),
+        ("a.yaml:2", "not YAML"),
+        ("b.yaml:1", "not YAML"),
+    ]
+    assert "key 'kind' is there twice" in done.lines[2].says
+    assert all("\n" not in str(line) for line in done.lines)
+
+
+def test_a_date_is_a_string_as_it_is_for_the_api_server():
+    text = yaml.safe_dump(fleet(restart="DATE")).replace("DATE", "2026-11-30")
+    assert lint([("a.yaml", text)]).lines == ()
+
+
+def test_anchors_and_merge_keys_are_read():
+    text = "a: &x {kind: Service}\n---\nb: &y {k: 1}\nc: {<<: *y, <<: *y}\n"
+    assert lint([("a.yaml", text)]).number("error") == 0
+
+
+@given(st.text(max_size=60))
+def test_any_text_gives_a_result(text):
+    assert lint([("a.yaml", text)]).ours == 0
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8) | st.integers(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(json_values, st.sampled_from(["spec", "metadata", "apiVersion"]))
+def test_any_part_may_be_anything(value, field):
+    assert lint([("a.yaml", yaml.safe_dump(fleet() | {field: value}))]).ours + 1
+
+
+def parsed(**spec):
+    resource = fleet(**spec)
+    read = parse(resource)
+    assert isinstance(read, SpecDecodeDeploymentSpec)
+    return resource, read
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape"),
+    [
+        ({"replicas": 1}, Shape(1, 1)),
+        ({"replicas": 4}, Shape(2, 2)),
+        ({"replicas": 4, "rollout": {"steps": [{"weight": 5}]}}, Shape(1, 4)),
+        ({"replicas": 4, "rollout": {"steps": [{"weight": 5}], "maxSurge": 0}}, Shape(1, 3)),
+        ({"replicas": 10, "rollout": {"maxSurge": "50%"}}, Shape(7, 7)),
+        ({"replicas": 1, "rollout": {"maxSurge": 0}}, None),
+    ],
+)
+def test_the_last_step_has_the_pods_that_the_rollout_would_take(spec, shape):
+    assert last_shape(*parsed(**spec)) == shape
+
+
+def test_a_margin_below_what_the_pods_resolve_is_a_finding_with_the_smallest():
+    assert list(unresolvable(*parsed(replicas=1))) == [
+        "spec.rollout.analysis.margins.speedPercent is 5, but 1 canary pod and 1 of stable at the last step resolve no"
+        " margin below 8.4, so an equal canary may never be proven; set 9, or add replicas"
+    ]
+    enough = {"analysis": {"margins": {"speedPercent": 9}}}
+    assert list(unresolvable(*parsed(replicas=1, rollout=enough))) == []
+    assert list(unresolvable(*parsed(replicas=0))) == []
+
+
+def test_without_room_for_a_canary_that_is_the_finding():
+    assert list(unresolvable(*parsed(replicas=1, rollout={"maxSurge": 0}))) == [
+        "spec.rollout.maxSurge leaves no room for a canary beside a pod of stable; allow a surge or add replicas"
+    ]
+
+
+def test_without_speculation_acceptance_needs_no_margin():
+    tight = {"analysis": {"margins": {"acceptancePoints": 1, "speedPercent": 50}}}
+    assert len(list(unresolvable(*parsed(replicas=1, rollout=tight)))) == 1
+    assert list(unresolvable(*parsed(replicas=1, rollout=tight, speculation={"method": "none"}))) == []
+
+
+def run(*arguments, stdin=None):
+    return CliRunner().invoke(app, list(arguments), input=stdin)
+
+
+FLEET = """
+apiVersion: specfleet.dev/v1alpha1
+kind: SpecDecodeDeployment
+metadata: {name: qwen}
+spec:
+  model: {source: {huggingFace: {repo: Qwen/Qwen3-8B}}}
+  speculation: {method: ngram, numSpeculativeTokens: 3}
+"""
+
+
+def test_lint_needs_no_cluster_and_fails_only_on_errors(tmp_path, monkeypatch):
+    monkeypatch.setenv("KUBECTL", "/nowhere/kubectl")
+    good = tmp_path / "good.yaml"
+    good.write_text(FLEET)
+    done = run("lint", "-f", str(good))
+    assert done.exit_code == 0
+    assert done.stdout.startswith(f"{good}:1 qwen finding: spec.model.source")
+    assert done.stdout.endswith("\n1 SpecDecodeDeployment: 2 findings\n")
+    assert run("lint", "-f", str(good), "--strict").exit_code == 1
+    both = run("lint", "-f", str(good), "-f", "-", stdin=FLEET.replace("ngram", "magic"))
+    assert both.exit_code == 1
+    assert '\n-:1 qwen error: spec.speculation.method: "magic": must be ' in both.stdout
+
+
+def test_lint_names_a_file_that_cannot_be_read(tmp_path):
+    done = run("lint", "-f", str(tmp_path / "none.yaml"))
+    assert (done.exit_code, done.stderr) == (
+        1,
+        f"error: {tmp_path}/none.yaml cannot be read: No such file or directory\n",
+    )

@@ -1,0 +1,83 @@
+"""The cache: the newest of every object, one resource's objects, and what a LIST takes away."""
+
+from specfleet.controller.cache import Cache, Key, key_of
+from specfleet.controller.protocol import RESOURCES
+
+KEY = Key("chat", "qwen")
+LABELS = {"specfleet.dev/deployment": "qwen"}
+
+
+def made(kind, name, version="1", uid="u", owner="sdd-uid", labels=LABELS):
+    owners = [{"uid": owner, "controller": True}] if owner else []
+    meta = {"name": name, "namespace": "chat", "uid": uid, "resourceVersion": version, "labels": labels}
+    return {"kind": kind, "metadata": {**meta, "ownerReferences": owners}}
+
+
+def version_of(cache, kind="Deployment", name="qwen-a"):
+    found = {"Deployment": cache.objects(KEY, "sdd-uid").deployments}[kind]
+    return found[name]["metadata"]["resourceVersion"]
+
+
+def test_an_object_belongs_to_the_resource_that_its_label_names():
+    assert key_of(made("Deployment", "qwen-a")) == KEY
+    assert key_of(made("SpecDecodeDeployment", "qwen", labels={})) == KEY
+    assert key_of(made("Deployment", "other", labels={})) is None
+
+
+def test_older_news_of_the_same_object_changes_nothing():
+    cache = Cache()
+    cache.put(made("Deployment", "qwen-a", "100"))
+    cache.put(made("Deployment", "qwen-a", "99"))
+    assert version_of(cache) == "100"
+
+
+def test_an_object_made_anew_replaces_the_old_one_whatever_its_version():
+    cache = Cache()
+    cache.put(made("Deployment", "qwen-a", "100"))
+    cache.put(made("Deployment", "qwen-a", "7", uid="other"))
+    assert version_of(cache) == "7"
+
+
+def test_late_news_of_a_deletion_does_not_take_the_object_made_anew():
+    cache = Cache()
+    cache.put(made("Deployment", "qwen-a", "100", uid="new"))
+    assert cache.drop("Deployment", "chat", "qwen-a", "old") is None
+    assert cache.drop("Deployment", "chat", "qwen-a", "new") == KEY
+    assert cache.objects(KEY, "sdd-uid").deployments == {}
+
+
+def test_a_list_takes_away_what_it_lacks_and_says_whom_that_concerns():
+    cache = Cache()
+    cache.put(made("Deployment", "qwen-a"))
+    cache.put(made("Service", "qwen-a"))
+    assert cache.replace(RESOURCES["Deployment"], [made("Deployment", "qwen-b")]) == {KEY}
+    objects = cache.objects(KEY, "sdd-uid")
+    assert (list(objects.deployments), list(objects.services)) == (["qwen-b"], ["qwen-a"])
+
+
+def test_only_what_the_resource_controls_is_its_own_and_pods_go_by_their_label():
+    cache = Cache()
+    cache.put(made("Service", "ours"))
+    cache.put(made("Service", "theirs", owner="someone"))
+    cache.put(made("Service", "nobodys", owner=""))
+    cache.put(made("Pod", "pod", owner="a-replica-set"))
+    objects = cache.objects(KEY, "sdd-uid")
+    assert list(objects.services) == ["ours"]
+    assert [pod["metadata"]["name"] for pod in objects.pods] == ["pod"]
+
+
+def test_evidence_is_the_one_config_map_of_that_name():
+    cache = Cache()
+    cache.put(made("ConfigMap", "qwen-other"))
+    assert cache.objects(KEY, "sdd-uid").evidence is None
+    evidence = made("ConfigMap", "qwen-evidence")
+    cache.put(evidence)
+    assert cache.objects(KEY, "sdd-uid").evidence == evidence
+
+
+def test_the_resources_are_listed_in_order():
+    cache = Cache()
+    for name in ("b", "a"):
+        cache.put(made("SpecDecodeDeployment", name, labels={}))
+    assert cache.keys() == [Key("chat", "a"), Key("chat", "b")]
+    assert cache.sdd(Key("chat", "c")) is None

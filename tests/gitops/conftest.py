@@ -1,0 +1,328 @@
+"""The SDD in every state that a story can bring it into, and Lua as Argo CD runs it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from lupa import lua51
+
+from specfleet.api import names
+from story import Story
+
+Object = dict[str, Any]
+Scenario = Callable[[Callable[..., Story]], Awaitable[None]]
+
+SHORT = {
+    "replicas": 2,
+    "pod": {"startupSeconds": 60, "drainSeconds": 20},
+    "rollout": {
+        "steps": [{"weight": 30, "minSeconds": 10}],
+        "retainSeconds": 20,
+        "analysis": {"scrapeSeconds": 5, "blockSeconds": 10, "maxSeconds": 300},
+    },
+}
+CONFIG_MAP = Path(__file__).parents[2] / "docs" / "gitops" / "argocd" / "argocd-cm.yaml"
+CONDITIONS = ("Ready", "Reconciling", "Stalled")
+
+
+def longer(story: Story) -> None:
+    story.edit("longer", speculation={"numSpeculativeTokens": 5})
+
+
+async def rested(begin: Callable[..., Story], **how: Any) -> Story:
+    story = begin(**how)
+    await story.run_until_reason("Stable")
+    return story
+
+
+async def carrying(begin: Callable[..., Story], **how: Any) -> Story:
+    story = await rested(begin, **how)
+    longer(story)
+    await story.run_until(lambda: story.weights.get("v2", 0) > 0)
+    await story.run_until_reason("CanaryAnalysing")
+    return story
+
+
+async def ended(story: Story) -> None:
+    await story.run_until_reason("CanaryAborted")
+    await story.run_until(lambda: not story.revision(2).alive)
+    await story.run(30)
+
+
+async def promoted(begin: Callable[..., Story]) -> None:
+    story = await carrying(begin)
+    await story.run_until_reason("RetainingOld")
+    await story.run_until_reason("Stable")
+
+
+async def scarce_gpus(begin: Callable[..., Story]) -> None:
+    story = await rested(begin, gpus=2, unavailable=1)
+    longer(story)
+    await story.run_until_reason("WaitingForGPUs")
+    await story.run_until(lambda: story.stable.number == 2)
+
+
+async def paused(begin: Callable[..., Story]) -> None:
+    story = await rested(begin)
+    story.edit("paused at rest", paused=True)
+    await story.run(10)
+    longer(story)
+    await story.run_until_reason("CanaryPaused")
+
+
+async def inconclusive(begin: Callable[..., Story]) -> None:
+    few = {"analysis": {"maxSeconds": 10}}
+    story = await carrying(begin, spec={**SHORT, "rollout": {**SHORT["rollout"], **few}})
+    story.fleet.arrivals = 0.5
+    await story.run_until_reason("CanaryInconclusive")
+    story.edit("no longer patient", rollout={"onInconclusive": "Abort"})
+    await ended(story)
+
+
+async def no_traffic(begin: Callable[..., Story]) -> None:
+    story = await rested(begin)
+    story.fleet.arrivals = 0.0
+    longer(story)
+    await story.run_until_reason("NoTraffic")
+
+
+async def dark(begin: Callable[..., Story]) -> None:
+    story = await carrying(begin)
+    story.behave(2, dark=True)
+    await story.run_until_reason("MetricsUnreachable")
+
+
+async def dark_from_the_start(begin: Callable[..., Story]) -> None:
+    story = begin()
+    story.behave(1, dark=True)
+    await story.run_until_reason("ProbeUnknown")
+
+
+async def refused(begin: Callable[..., Story]) -> None:
+    story = await rested(begin)
+    for call in range(1, 4):
+        story.kube.fail_at(len(story.kube.calls) + call, "403")
+    longer(story)
+    await story.run_until_reason("ApiError")
+    await story.run_until(lambda: story.reason != "ApiError")
+
+
+async def name_taken(begin: Callable[..., Story]) -> None:
+    story = begin()
+    meta = {"name": story.key.name, "namespace": story.key.namespace}
+    story.kube.put({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"selector": {"app": "other"}}})
+    await story.run_until_reason("NameTaken")
+
+
+async def invalid_from_the_start(begin: Callable[..., Story]) -> None:
+    story = begin(spec={"speculation": {"numSpeculativeTokens": -1}})
+    await story.run_until_reason("ConfigInvalid")
+
+
+async def invalid_edits(begin: Callable[..., Story]) -> None:
+    story = await carrying(begin)
+    story.edit("invalid", speculation={"numSpeculativeTokens": -1})
+    await story.run_until_reason("Stable")
+    story.edit("valid", speculation={"numSpeculativeTokens": 5})
+    await story.run(10)
+
+
+async def zero_and_back(begin: Callable[..., Story]) -> None:
+    story = await rested(begin)
+    story.edit("to zero", replicas=0)
+    await story.run(60)
+    assert story.reason == "ScaledToZero"
+    story.edit("back", replicas=2)
+    await story.run_until_reason("Stable")
+
+
+async def zero_from_the_start(begin: Callable[..., Story]) -> None:
+    story = begin(spec={**SHORT, "replicas": 0})
+    await story.run_until_reason("ScaledToZero")
+
+
+async def first_crashes(begin: Callable[..., Story]) -> None:
+    story = begin()
+    story.behave(1, crash=True)
+    await story.run_until_reason("PodsCrashing")
+
+
+async def stable_dies(begin: Callable[..., Story]) -> None:
+    story = await carrying(begin)
+    story.behave(1, start=300.0)
+    for raw in story.fleet.pods(story.revision(1).name):
+        story.fleet.restart(raw)
+    await story.run_until_reason("StableUnavailable")
+
+
+async def everything_dies(begin: Callable[..., Story]) -> None:
+    story = await rested(begin)
+    for raw in story.fleet.pods():
+        story.fleet.kill(raw)
+    await story.run_until_reason("StableUnavailable")
+
+
+async def one_pod_dies(begin: Callable[..., Story]) -> None:
+    story = await rested(begin)
+    story.fleet.kill(story.fleet.pods()[0])
+    await story.run_until_reason("WaitingForPods")
+
+
+async def drains_after_a_clear(begin: Callable[..., Story]) -> None:
+    story = await carrying(begin)
+    story.edit("back", speculation={"numSpeculativeTokens": 3})
+    await story.run_until_reason("Draining")
+
+
+def bad(how: Mapping[str, Any], early: bool) -> Scenario:
+    async def _bad(begin: Callable[..., Story]) -> None:
+        story = await (rested(begin) if early else carrying(begin))
+        story.behave(2, **how)
+        if early:
+            longer(story)
+        await ended(story)
+
+    _bad.__name__ = "_".join(how)
+    return _bad
+
+
+async def user_aborts(begin: Callable[..., Story]) -> None:
+    story = await carrying(begin)
+    action = {"type": "Abort", "revision": story.revision(2).name, "id": "1"}
+    story.edit("abort", rollout={"action": action})
+    await ended(story)
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    promoted,
+    scarce_gpus,
+    paused,
+    inconclusive,
+    no_traffic,
+    dark,
+    dark_from_the_start,
+    refused,
+    name_taken,
+    invalid_from_the_start,
+    invalid_edits,
+    zero_and_back,
+    zero_from_the_start,
+    first_crashes,
+    stable_dies,
+    everything_dies,
+    one_pod_dies,
+    drains_after_a_clear,
+    bad({"crash": True}, early=True),
+    bad({"garbage": True}, early=True),
+    bad({"accept": 0.0}, early=True),
+    bad({"start": 3600.0}, early=True),
+    bad({"pace": 1.5}, early=True),
+    bad({"errors": 0.2}, early=False),
+    user_aborts,
+)
+
+
+def _state(sdd: Object) -> tuple[Any, ...]:
+    said = {item["type"]: (item["status"], item["reason"]) for item in sdd["status"]["conditions"]}
+    stale = sdd["status"]["observedGeneration"] != sdd["metadata"]["generation"]
+    return (*(said.get(type) for type in CONDITIONS), bool(sdd["spec"].get("paused")), stale)
+
+
+async def _record(scenario: Scenario) -> list[Object]:
+    found: dict[tuple[Any, ...], Object] = {}
+    last: list[Object] = []
+
+    def begin(**how: Any) -> Story:
+        story = Story(**{"spec": SHORT, **how})
+        for number in (1, 2):
+            story.behave(number, start=3.0)
+        story.kube.watches.append(watch)
+        return story
+
+    def watch(event: str, raw: Object) -> None:
+        if raw["kind"] == names.KIND and raw.get("status"):
+            found.setdefault(_state(raw), raw)
+            last[:] = [raw]
+
+    await scenario(begin)
+    return [*found.values(), *last]
+
+
+@pytest.fixture(scope="session")
+def recorded() -> Mapping[str, list[Object]]:
+    """SDDs by scenario: one for each difference in a condition's status or reason, in `paused`, or in being stale; and
+    how it ended."""
+    return {scenario.__name__: asyncio.run(_record(scenario)) for scenario in SCENARIOS}
+
+
+class ArgoLua:
+    """Runs a script as Argo CD does without `useOpenLibs`: Lua 5.1 with base and table functions, `obj` a global, the
+    answer through JSON, in which an empty table is an empty list (argo-cd, util/lua/lua.go)."""
+
+    def run(self, script: str, obj: Object) -> Any:
+        """What the script returns for `obj`."""
+        lua = lua51.LuaRuntime(unpack_returned_tuples=True, register_eval=False, register_builtins=False)
+        lua.execute('debug.setmetatable("", nil)')
+        for library in ("string", "math", "io", "os", "debug", "coroutine", "python"):
+            lua.globals()[library] = None
+        lua.globals().obj = self._to_lua(lua, obj)
+        return self._from_lua(lua.execute(script))
+
+    def act(self, script: str, obj: Object) -> Object:
+        """The JSON merge patch that Argo CD sends for an action."""
+        return _merge_patch(obj, _unemptied(self.run(script, obj), obj))
+
+    def _to_lua(self, lua: Any, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return lua.table_from({key: self._to_lua(lua, item) for key, item in value.items()})
+        if isinstance(value, list | tuple):
+            return lua.table_from([self._to_lua(lua, item) for item in value])
+        return value
+
+    def _from_lua(self, value: Any) -> Any:
+        if lua51.lua_type(value) != "table":
+            return value
+        items = dict(value.items())
+        if set(items) == set(range(1, len(items) + 1)):
+            return [self._from_lua(items[index]) for index in sorted(items)]
+        return {key: self._from_lua(item) for key, item in items.items()}
+
+
+def _unemptied(new: Any, old: Any) -> Any:
+    """An empty list where an empty map was is that map again, as Argo CD's cleanReturnedObj has it."""
+    if isinstance(new, dict) and isinstance(old, dict):
+        return {key: _unemptied(value, old.get(key)) for key, value in new.items()}
+    if isinstance(new, list) and isinstance(old, list | tuple):
+        return [_unemptied(*pair) for pair in zip(new, old, strict=False)] + new[len(old) :]
+    return old if new == [] and old == {} else new
+
+
+def _merge_patch(old: Any, new: Any) -> Any:
+    """The RFC 7386 patch from one object to the other."""
+    patch: Object = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        if isinstance(value, dict) and isinstance(old.get(key), dict):
+            if inner := _merge_patch(old[key], value):
+                patch[key] = inner
+        elif key not in old or old[key] != value:
+            patch[key] = value
+    return patch
+
+
+@pytest.fixture(scope="session")
+def argo() -> ArgoLua:
+    """Lua as Argo CD runs it."""
+    return ArgoLua()
+
+
+@pytest.fixture(scope="session")
+def scripts() -> Mapping[str, str]:
+    """The Lua that users install, by name, taken out of the ready ConfigMap."""
+    data = yaml.safe_load(CONFIG_MAP.read_text())["data"]
+    actions = yaml.safe_load(data[f"resource.customizations.actions.{names.GROUP}_{names.KIND}"])
+    found = {item["name"]: item["action.lua"] for item in actions["definitions"]}
+    health = data[f"resource.customizations.health.{names.GROUP}_{names.KIND}"]
+    return {"health": health, "discovery": actions["discovery.lua"], **found}
