@@ -4,12 +4,15 @@ PY := .venv/bin/python
 export PYTHONPATH := e2e
 PYTEST := .venv/bin/pytest
 
-.PHONY: help demo test e2e e2e-full lint generate lock cluster clean
+.PHONY: help demo demo-vllm test e2e e2e-full lint generate lock cluster clean
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
 demo: .venv/.ready ## the main job end to end on a real Kubernetes: a canary is promoted, a broken drafter is not
 	@$(PY) e2e/demo.py
+
+demo-vllm: .venv/.ready ## the same story with real vLLM in the pods, on the CPU: real speculation, real counters
+	@$(PY) e2e/demo_vllm.py
 
 test: .venv/.ready ## unit tests, golden transcripts, and the operator against a real kube-apiserver
 	@$(PY) -m harness build
@@ -17,9 +20,10 @@ test: .venv/.ready ## unit tests, golden transcripts, and the operator against a
 
 e2e: .venv/.ready ## scenarios on a real one-node cluster with made-up GPUs (root)
 	@$(PY) -m harness build
-	@$(PYTEST) e2e
+	@$(PYTEST) e2e -m 'not vllm'
 
-e2e-full: demo e2e ## everything that runs on a cluster
+e2e-full: demo e2e demo-vllm ## everything that runs on a cluster or on a real vLLM
+	@$(PYTEST) e2e -m vllm
 
 lint: .venv/.ready ## ruff, mypy, import contracts, and whether generated files are current
 	@.venv/bin/ruff check .

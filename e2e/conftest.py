@@ -14,7 +14,8 @@ QUICK = {**ANALYSIS, "blockSeconds": 2, "margins": {"speedPercent": 15, "errorPo
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        item.add_marker("cluster")
+        if "vllm" not in item.keywords:
+            item.add_marker("cluster")
 
 
 @pytest.hookimpl(wrapper=True, trylast=True)

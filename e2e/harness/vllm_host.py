@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -65,7 +65,7 @@ def serve(*arguments: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         daemon = Daemon("vllm", command, Path(folder) / "vllm.log", environment())
         try:
-            wait_for("vLLM", START_SECONDS, lambda: _healthy(url), daemon.check)
+            wait_until_healthy(url, START_SECONDS, daemon.check)
             yield url
         finally:
             with suppress(ProcessLookupError):
@@ -73,9 +73,14 @@ def serve(*arguments: str) -> Iterator[str]:
             daemon.stop()
 
 
-def _healthy(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{url}/health", timeout=2) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
+def wait_until_healthy(url: str, seconds: float, check: Callable[[], None]) -> None:
+    """Until the server at `url` can be asked; `check` raises when it never will."""
+
+    def healthy() -> bool:
+        try:
+            with urllib.request.urlopen(f"{url}/health", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    wait_for(url, seconds, healthy, check)

@@ -120,12 +120,9 @@ def _event(decision: Decision) -> Event:
 def _next(scene: Scene, course: Course, planned: tuple[Write, ...]) -> float:
     """Seconds to the next look: at the scrape interval while anything moves."""
     draining = any(revision.draining for revision in scene.revisions.values())
-    if planned or course.hold.reason not in QUIET or scene.roles.leaving or draining:
-        return float(scene.spec.rollout.analysis.scrape_seconds)
-    stable = scene.roles.stable
-    if scene.roles.retained and stable and stable.promoted_at:
-        return min(REST_SECONDS, stable.promoted_at + scene.spec.rollout.retain_seconds - scene.now)
-    return REST_SECONDS
+    moving = planned or course.hold.reason not in QUIET or scene.roles.leaving or draining
+    watched = scene.roles.retained is not None  # a guard that fails now returns to it
+    return float(scene.spec.rollout.analysis.scrape_seconds) if moving or watched else REST_SECONDS
 
 
 def _to_probe(scene: Scene) -> tuple[Pod, ...]:

@@ -135,12 +135,6 @@ def test_what_is_accepted_but_not_built_is_named() -> None:
     assert not_implemented(spec()) == ()
 
 
-@pytest.mark.parametrize(("kind", "expected"), [("Promote", 0), ("Abort", 0), ("Retry", 1), ("Undo", 1)])
-def test_promote_and_abort_are_built_retry_and_undo_are_not(kind: str, expected: int) -> None:
-    action = {"type": kind, "revision": "a-6b7f9c42", "id": "1"}
-    assert len(not_implemented(spec(rollout={"action": action}))) == expected
-
-
 def block(**options: Any) -> dict[str, Any]:
     draft = {"source": {"huggingFace": PINNED}}
     return {"method": "dflash", "draft": draft, "numSpeculativeTokens": 7, **options}

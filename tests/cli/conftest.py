@@ -233,7 +233,11 @@ def _not_implemented() -> tuple[Raw, list[Raw]]:
     resource, owned = _rest()
     missing = "accepted, but without effect in this version: spec.slo, spec.traffic.gateway"
     resource["status"]["conditions"] = conditions(NotImplemented=missing)
-    resource["status"]["lastHandledAction"] = {"id": "42", "type": "Undo", "result": "Not implemented"}
+    resource["status"]["lastHandledAction"] = {
+        "id": "42",
+        "type": "Undo",
+        "result": "UndoUnavailable: no earlier promoted revision is kept",
+    }
     resource["metadata"]["generation"] = 8
     return resource, owned
 

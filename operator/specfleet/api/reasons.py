@@ -123,7 +123,7 @@ class Reason(StrEnum):
         "ProgressDeadlineExceeded", "abort", "The revision's pods were not ready within the start-up budget.",
         "See the pods' events and logs; raise pod.startupSeconds if they were still loading.",
     )  # fmt: skip
-    USER_ABORTED = "UserAborted", "abort", "Someone ended the canary.", "Edit the spec to try again."
+    USER_ABORTED = "UserAborted", "abort", "Someone ended the canary.", "Edit the spec, or `retry`."
 
     # Needs a person.
     PODS_CRASHING = (
@@ -131,7 +131,7 @@ class Reason(StrEnum):
     )  # fmt: skip
     CANARY_ABORTED = (
         "CanaryAborted", "problem", "A canary was ended and stays ended until the spec changes; stable serves.",
-        "Read the message for the reason of the abort, then edit the spec.",
+        "Read the message for the reason of the abort; then edit the spec, or `retry`.",
     )  # fmt: skip
     STABLE_UNAVAILABLE = (
         "StableUnavailable", "problem", "Stable has no ready pod.", "Read the pods' events and logs.",
@@ -167,6 +167,7 @@ class Reason(StrEnum):
     )  # fmt: skip
     PROMOTED = "Promoted", "event", "The canary became stable.", "Nothing."
     ABORTED = "Aborted", "event", "A canary was ended; the message holds the reason.", "See the reason."
+    UNDONE = "Undone", "event", "The revision before became stable again.", "Edit the spec, or `retry`."
     CANARY_REPLACED = "CanaryReplaced", "event", "A newer spec replaced an unfinished canary.", "Nothing."
     CANARY_CLEARED = "CanaryCleared", "event", "The spec went back to stable; the canary is gone.", "Nothing."
 

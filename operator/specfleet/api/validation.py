@@ -46,8 +46,6 @@ def _not_implemented(spec: SpecDecodeDeploymentSpec) -> Iterator[str]:
     yield from (f"spec.rollout.steps[{index}].cohort" for index, step in enumerate(spec.rollout.steps) if step.cohort)
     if spec.rollout.probes:
         yield "spec.rollout.probes"
-    if spec.rollout.action is not None and spec.rollout.action.type in ("Retry", "Undo"):
-        yield "spec.rollout.action.type"
     if spec.request_log.enabled:
         yield "spec.requestLog.enabled"
 

@@ -14,7 +14,7 @@ from specfleet.cli.replay import Replayed, policy, replay
 from specfleet.cli.words import age, count
 from specfleet.judgement.verdict import Outcome, Verdict
 from specfleet.rollout.canary import BLOCKS_PER_STEP, Step
-from specfleet.rollout.course import COMPARED
+from specfleet.rollout.facts import COMPARED
 from specfleet.rollout.memory import Decision
 from specfleet.rollout.revision import identity
 from specfleet.rollout.world import Raw, Revision, stable_of, timestamp

@@ -97,8 +97,10 @@ def advance(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Turn:
         room = f"no room for a canary: {policy.bounds.replicas} replicas, maxSurge {policy.bounds.surge}"
         return Turn(rollout, _as_is(facts), False, Note(Reason.WAITING_FOR_PODS, f"{room}; allow a surge"))
     carry = _may_carry(facts, policy)
-    if waiting := _blocked(rollout, facts, shape) or _short(rollout, facts, shape):
-        return Turn(rollout, shape, carry, _paused() if policy.paused and not carry else waiting)
+    blocked = _blocked(rollout, facts, shape)
+    if waiting := blocked or _short(rollout, facts, shape):
+        pods = _steady(facts, policy.bounds) if blocked else shape
+        return Turn(rollout, pods, carry, _paused() if policy.paused and not carry else waiting)
     if not facts.carrying:
         goes = f"{describe(step.weight, shape)} of the traffic goes to the canary"
         hold = Note(Reason.CANARY_STARTING, goes) if carry else _paused()
@@ -133,12 +135,19 @@ def _shape(rollout: Rollout, facts: Facts, policy: Policy, step: Step) -> Shape 
     now, bounds = _as_is(facts), policy.bounds
     within = bounds.fewest <= now.canary + now.stable <= bounds.most
     if policy.paused:
-        return now if within else Shape(now.canary, max(0, bounds.replicas - now.canary))
+        return _steady(facts, bounds)
     if rollout.promoting:
         return whole(bounds, now)
     if within and now.stable and now.canary and now.share * 100 >= step.weight:
         return now
     return shape_for(step.weight, bounds, now)
+
+
+def _steady(facts: Facts, bounds: Bounds) -> Shape:
+    """The pods as they are; where `spec.replicas` has changed meanwhile, stable follows it."""
+    now = _as_is(facts)
+    within = bounds.fewest <= now.canary + now.stable <= bounds.most
+    return now if within else Shape(now.canary, max(0, bounds.replicas - now.canary))
 
 
 def _may_carry(facts: Facts, policy: Policy) -> bool:

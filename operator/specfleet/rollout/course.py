@@ -3,20 +3,32 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from specfleet.api import names
 from specfleet.api.reasons import Reason, named
-from specfleet.judgement.guards import ArmFacts, Failure, PodFacts, ProbeFacts, first_failure
-from specfleet.judgement.judge import Policy as Margins
-from specfleet.judgement.judge import judge
+from specfleet.judgement.guards import first_failure
 from specfleet.judgement.verdict import Verdict
-from specfleet.rollout.canary import Abort, Facts, Note, Policy, Step, Turn, advance
+from specfleet.rollout.canary import Facts, Note, Turn, advance
+from specfleet.rollout.facts import arm_facts, canary_facts, ordered, policy, probe_unknown, verdict
 from specfleet.rollout.memory import Decision, Memory, Rollout
 from specfleet.rollout.roles import hard
-from specfleet.rollout.scene import ArmSeen, Scene
+from specfleet.rollout.scene import Scene
 from specfleet.rollout.world import Revision
-from specfleet.telemetry.evidence import EMPTY, Evidence
+from specfleet.telemetry.evidence import EMPTY
 
-NO_PROBES = ProbeFacts(0, 0, 0, "")
-COMPARED = ("method", "numSpeculativeTokens", "schedule")  # equal in both arms, or acceptance is no comparison
+UNDO = "the revision before it returns"  # why a rollout goes to 100 percent without steps and proof
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Annotations for a ControllerRevision: what must outlive a lost status. None takes one off.
+
+    An `urgent` mark is the first write of the pass; others follow the memory that goes with them.
+    """
+
+    revision: Revision
+    notes: Mapping[str, str | None]
+    why: str
+    urgent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +41,9 @@ class Course:
     hold: Note
     verdict: Verdict | None = None
     turn: Turn | None = None
-    latch: Abort | None = None
+    marks: tuple[Mark, ...] = ()
     promote: Revision | None = None
     create: bool = False
-    handled: str = ""
     decided: tuple[Decision, ...] = field(default=())
 
 
@@ -50,7 +61,7 @@ def chart(scene: Scene) -> Course:
         return _finish(scene, Course(memory, _resting(scene), _narrow(scene), hold, create=True))
     if roles.canary is not None:
         return _finish(scene, _canary(scene, memory, roles.stable, roles.canary))
-    return _finish(scene, Course(memory, _resting(scene), _narrow(scene), _rest(scene)))
+    return _finish(scene, Course(memory, _resting(scene), _narrow(scene), _rest(scene), marks=_reversal(scene)))
 
 
 def _finish(scene: Scene, course: Course) -> Course:
@@ -70,7 +81,9 @@ def _settled(scene: Scene) -> Memory:
         memory = replace(memory.decided(decision), rollout=None)
     coming = roles.canary or (roles.target if roles.stable is None else None)
     if coming and memory.rollout is None and scene.spec.replicas:
-        memory = replace(memory.decided(_started(scene, coming)), rollout=_begun(roles.stable, coming))
+        begun = _begun(roles.stable, coming)
+        begun = replace(begun, promoting=UNDO, ordered=True) if roles.undoing else begun
+        memory = replace(memory.decided(_started(scene, coming)), rollout=begun)
     return memory
 
 
@@ -82,19 +95,21 @@ def _started(scene: Scene, coming: Revision) -> Decision:
     stable = scene.roles.stable
     if stable is None:
         return Decision(scene.now, Reason.REVISION_CREATED, f"{coming.name} is the first revision", coming.name)
-    message = f"{coming.name} starts; {stable.name} stays stable"
+    rejected = f"{stable.name} is rejected ({stable.aborted})"
+    message = f"{coming.name} starts; {rejected if scene.roles.undoing else f'{stable.name} stays stable'}"
     return Decision(scene.now, Reason.CANARY_STARTED, message, coming.name)
 
 
 def _ending(scene: Scene, rollout: Rollout) -> Note | None:
     roles = scene.roles
     if roles.stable and roles.stable.name == rollout.canary and roles.stable.uid == rollout.uids[1]:
-        return Note(Reason.PROMOTED, f"{rollout.canary} is stable: {rollout.promoting or 'its pods are ready'}")
+        reason = Reason.UNDONE if rollout.promoting == UNDO else Reason.PROMOTED
+        return Note(reason, f"{rollout.canary} is stable: {rollout.promoting or 'its pods are ready'}")
     revision = scene.revisions.get(rollout.canary)
     if revision and revision.aborted and revision.uid == rollout.uids[1]:
-        reason, _, message = revision.aborted.partition(": ")
-        return Note(named(reason) or Reason.ABORTED, message)
-    if roles.target and roles.target is roles.stable:
+        why, _, message = revision.aborted.partition(": ")
+        return Note(named(why) or Reason.ABORTED, message)
+    if roles.target and roles.target is roles.stable and not roles.undoing:
         return Note(Reason.CANARY_CLEARED, f"the spec is {roles.stable.name}'s again; {rollout.canary} goes")
     coming = roles.canary or (roles.target if roles.stable is None else None)
     current = _begun(roles.stable, coming).uids if coming else None
@@ -130,10 +145,12 @@ def _rest(scene: Scene) -> Note:
     roles = scene.roles
     stable = roles.stable
     assert stable is not None
-    if roles.latched and roles.target:
-        return Note(Reason.CANARY_ABORTED, roles.target.aborted)
     if not stable.ready:
         return _not_ready(stable, Reason.STABLE_UNAVAILABLE)
+    if stable.aborted:
+        return Note(Reason.CANARY_ABORTED, f"{stable.aborted}; no revision to return to passed its guards")
+    if roles.latched and roles.target:
+        return Note(Reason.CANARY_ABORTED, roles.target.aborted)
     if roles.leaving:
         return Note(Reason.DRAINING, ", ".join(f"{item.name}: {len(item.pods)} pods to go" for item in roles.leaving))
     if stable.ready < scene.spec.replicas or stable.wanted != scene.spec.replicas or stable.draining:
@@ -162,13 +179,13 @@ def _first(scene: Scene, memory: Memory) -> Course:
     if target is None:
         return Course(memory, {}, "", Note(Reason.FIRST_ROLLOUT, "the first revision is made"), create=True)
     course = Course(memory, {target.name: scene.spec.replicas}, target.name, _not_ready(target, Reason.FIRST_ROLLOUT))
-    failure = first_failure(_facts(scene, target, scene.seen.stable), None)
+    failure = first_failure(arm_facts(scene, target, scene.seen.stable), None)
     if failure:
         return replace(course, hold=Note(Reason.PODS_CRASHING, f"{failure.reason}: {failure.message}"))
     if target.ready < scene.spec.replicas or not target.ready:
         return course
     if scene.probed(target.pods) < target.ready:
-        unknown = _probe_unknown(scene, target)
+        unknown = probe_unknown(scene, target)
         waiting = f"{scene.probed(target.pods)} of {target.ready} pods have answered their probes"
         note = Note(Reason.PROBE_UNKNOWN, unknown) if unknown else Note(Reason.FIRST_ROLLOUT, waiting)
         return replace(course, hold=note)
@@ -183,107 +200,59 @@ def _canary(scene: Scene, memory: Memory, stable: Revision, canary: Revision) ->
     rollout = memory.rollout or _begun(stable, canary)
     rollout = replace(rollout, borrowed=rollout.borrowed or _must_borrow(scene, canary))
     evidence = scene.seen.evidence if scene.seen.evidence_of == rollout.uids else EMPTY
-    verdict = _verdict(scene, stable, canary, evidence)
-    facts = _canary_facts(scene, stable, canary, verdict, len(evidence.blocks))
-    turn = advance(rollout, facts, _policy(scene, rollout), scene.now)
+    judged = verdict(scene, stable, canary, evidence)
+    facts = canary_facts(scene, stable, canary, judged, len(evidence.blocks))
+    turn = advance(rollout, facts, policy(scene, rollout), scene.now)
     memory = replace(memory, rollout=turn.rollout)
     if turn.decided:
         memory = memory.decided(Decision(scene.now, turn.decided.reason, turn.decided.message, canary.name))
-    course = Course(memory, {}, None, turn.hold, verdict=verdict, turn=turn, handled=_handled(scene, canary))
+    course = Course(memory, {}, None, turn.hold, verdict=judged, turn=turn, marks=_marks(scene, canary, turn))
     if turn.abort:
-        selector = _narrow(scene, turn.abort.hard)
-        return replace(course, wanted=_resting(scene), selector=selector, latch=turn.abort)
+        return replace(course, wanted=_resting(scene), selector=_narrow(scene, turn.abort.hard))
     selector = None if turn.carry or _must_carry_all(facts) else _narrow(scene)
-    exposed = (
-        scene.selected is None and not canary.wanted and not turn.carry
-    )  # a wide Service would choose unproven pods
-    shape = {stable.name: turn.shape.stable, canary.name: turn.shape.canary}
-    wanted = _resting(scene) if exposed else shape
-    if selector is not None and canary.name in scene.carriers and canary.deployment:
+    # A Service that still selects every revision would choose pods that have yet to prove themselves.
+    exposed = scene.selected is None and not canary.wanted and not turn.carry
+    wanted = _resting(scene) if exposed else {stable.name: turn.shape.stable, canary.name: turn.shape.canary}
+    if selector == stable.name and canary.name in scene.carriers and canary.deployment:
         withdrawn = Decision(scene.now, Reason.WEIGHT_WITHDRAWN, turn.hold.message, canary.name)
         course = replace(course, memory=memory.decided(withdrawn))
     return replace(course, wanted=wanted, selector=selector, promote=canary if turn.promote else None)
+
+
+def _marks(scene: Scene, canary: Revision, turn: Turn) -> tuple[Mark, ...]:
+    """The latch of an abort, and the action that this pass honours."""
+    action = scene.spec.rollout.action
+    honoured: dict[str, str | None] = {}
+    if action and ordered(scene, canary) in ("Promote", "Abort"):
+        honoured = {names.HANDLED_ACTION: action.id}
+    if turn.abort:
+        line = f"{turn.abort.reason}: {turn.abort.message}"
+        return (Mark(canary, {names.ABORTED: line, **honoured}, f"abort latches: {line}", urgent=True),)
+    return (Mark(canary, honoured, f"action {honoured[names.HANDLED_ACTION]} is honoured"),) if honoured else ()
+
+
+def _reversal(scene: Scene) -> tuple[Mark, ...]:
+    """At rest: an abort that Retry lifts, or a stable revision that is rejected, by Undo or by a guard."""
+    roles, action = scene.roles, scene.spec.rollout.action
+    if roles.target and roles.latched and action and ordered(scene, roles.target) == "Retry":
+        notes = {names.ABORTED: None, names.HANDLED_ACTION: action.id}
+        return (Mark(roles.target, notes, f"{roles.target.name} is tried again: Retry was asked for"),)
+    if roles.stable is None or roles.target is not roles.stable or roles.previous is None or roles.stable.aborted:
+        return ()
+    if action and ordered(scene, roles.stable) == "Undo":
+        notes = {names.ABORTED: f"{Reason.UNDONE}: Undo was asked for", names.HANDLED_ACTION: action.id}
+        return (Mark(roles.stable, notes, f"{roles.stable.name} is rejected: Undo was asked for"),)
+    failure = first_failure(arm_facts(scene, roles.stable, scene.seen.stable), None) if roles.retained else None
+    if failure is None:
+        return ()
+    line = f"{failure.reason}: {failure.message}"
+    return (Mark(roles.stable, {names.ABORTED: line}, f"{roles.stable.name} is rejected: {line}", urgent=True),)
 
 
 def _must_carry_all(facts: Facts) -> bool:
     """Stable has no ready pod and the canary is alive and correct: better it than nobody."""
     good = facts.failure is None or not facts.failure.hard
     return not facts.stable.ready and facts.canary.ready > 0 and facts.probed >= facts.canary.ready and good
-
-
-def _verdict(scene: Scene, stable: Revision, canary: Revision, evidence: Evidence) -> Verdict:
-    analysis = scene.spec.rollout.analysis
-    comparable = all(stable.payload.get(key) == canary.payload.get(key) for key in COMPARED)
-    margins = Margins(
-        speed_percent=analysis.margins.speed_percent,
-        acceptance_points=analysis.margins.acceptance_points,
-        error_points=analysis.margins.error_points,
-        max_blocks=max(1, analysis.max_seconds // analysis.block_seconds),
-    )
-    return judge(evidence, comparable, margins)
-
-
-def _policy(scene: Scene, rollout: Rollout) -> Policy:
-    wanted, analysis = scene.spec.rollout, scene.spec.rollout.analysis
-    weights = tuple(Step(step.weight, step.min_seconds) for step in wanted.steps if step.weight is not None)
-    return Policy(
-        steps=weights or (Step(50),),
-        bounds=scene.bounds(rollout.borrowed),
-        paused=scene.spec.paused,
-        max_blocks=max(1, analysis.max_seconds // analysis.block_seconds),
-        abort_inconclusive=wanted.on_inconclusive == "Abort",
-        startup_seconds=scene.spec.pod.startup_seconds,
-    )
-
-
-def _canary_facts(scene: Scene, stable: Revision, canary: Revision, verdict: Verdict, blocks: int) -> Facts:
-    failure: Failure | None = first_failure(
-        _facts(scene, canary, scene.seen.canary), _facts(scene, stable, scene.seen.stable)
-    )
-    action = scene.spec.rollout.action
-    meant = action.type if action and action.revision == canary.name and action.id != canary.handled_action else ""
-    return Facts(
-        canary=canary,
-        stable=stable,
-        failure=failure,
-        verdict=verdict,
-        blocks=blocks,
-        probed=scene.probed(canary.pods),
-        probe_unknown=_probe_unknown(scene, canary),
-        carrying=scene.selected is None,
-        third=any(revision.alive for revision in scene.roles.others),
-        since=scene.seen.since,
-        unreachable=scene.seen.canary.unreachable or scene.seen.stable.unreachable,
-        dark=scene.seen.canary.unreachable_for > max(60.0, 4.0 * scene.spec.rollout.analysis.scrape_seconds),
-        promote_asked=meant == "Promote",
-        abort_asked=meant == "Abort",
-    )
-
-
-def _handled(scene: Scene, canary: Revision) -> str:
-    """The id of an action that this pass honours, to be written on the revision."""
-    action = scene.spec.rollout.action
-    current = action is not None and action.revision == canary.name and action.id != canary.handled_action
-    return action.id if action and current and action.type in ("Promote", "Abort") else ""
-
-
-def _facts(scene: Scene, revision: Revision, seen: ArmSeen) -> ArmFacts:
-    if seen.revision != revision.name:
-        seen = ArmSeen()  # what was measured was another revision
-    pods = tuple(PodFacts(pod.name, pod.ready, pod.restarts, pod.trouble) for pod in revision.pods if not pod.going)
-    answers = [scene.seen.probes.get((pod.uid, pod.restarts), NO_PROBES) for pod in revision.pods if not pod.going]
-    probe = ProbeFacts(
-        passed=sum(item.passed for item in answers),
-        failed=sum(item.failed for item in answers),
-        unknown=sum(item.unknown for item in answers),
-        message=next((item.message for item in answers if item.failed), ""),
-    )
-    return ArmFacts(pods, seen.recent, seen.last, seen.running, probe, seen.stalled)
-
-
-def _probe_unknown(scene: Scene, revision: Revision) -> str:
-    answers = [scene.seen.probes.get((pod.uid, pod.restarts)) for pod in revision.pods if pod.taking_traffic]
-    return next((item.message for item in answers if item and item.unknown), "")
 
 
 def _must_borrow(scene: Scene, canary: Revision) -> bool:

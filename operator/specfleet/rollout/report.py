@@ -6,6 +6,7 @@ from typing import Any
 from specfleet.api import names
 from specfleet.api.conditions import Status, Type, condition, find, merge
 from specfleet.api.reasons import Reason
+from specfleet.api.v1alpha1 import Action
 from specfleet.api.validation import findings, not_implemented
 from specfleet.judgement.verdict import MetricVerdict
 from specfleet.resources.revision import render
@@ -206,13 +207,16 @@ def _action(scene: Scene, course: Course) -> dict[str, str] | None:
     if action is None:
         return None
     meant = scene.revisions.get(action.revision)
-    if course.handled == action.id or (meant and meant.handled_action == action.id):
-        result = "Honoured"
-    elif action.type in ("Retry", "Undo"):
-        result = "Not implemented"
-    else:
-        result = f"Ignored: {action.revision} is not the canary"
-    return {"id": action.id, "type": action.type, "result": result}
+    now = any(mark.notes.get(names.HANDLED_ACTION) == action.id for mark in course.marks)
+    honoured = now or (meant is not None and meant.handled_action == action.id)
+    return {"id": action.id, "type": action.type, "result": "Honoured" if honoured else _ignored(scene, action)}
+
+
+def _ignored(scene: Scene, action: Action) -> str:
+    roles, needed = scene.roles, {"Retry": "aborted", "Undo": "stable"}.get(action.type, "the canary")
+    if action.type == "Undo" and roles.stable and roles.stable.name == action.revision and roles.previous is None:
+        return "UndoUnavailable: no earlier promoted revision is kept"
+    return f"Ignored: {action.revision} is not {needed}"
 
 
 def _measured(scene: Scene, old: Mapping[str, Any]) -> dict[str, str | None]:

@@ -22,8 +22,8 @@ HARD_ABORTS = frozenset(
 class Roles:
     """`target` is the revision of the current spec, None before it exists; `canary` is it while it is on its way.
 
-    `others` are all further revisions that have a Deployment or pods; `retained` is the one of them that was stable
-    before, while it is kept for an instant return.
+    `others` are all further revisions; `previous` is the one that an undo of stable returns to, `retained` is it while
+    its pods are kept. When `undoing`, stable is rejected and the canary is the previous one on its way back.
     """
 
     stable: Revision | None
@@ -31,6 +31,8 @@ class Roles:
     canary: Revision | None
     retained: Revision | None
     others: tuple[Revision, ...]
+    previous: Revision | None = None
+    undoing: bool = False
 
     @property
     def latched(self) -> bool:
@@ -48,19 +50,14 @@ def assign(revisions: Mapping[str, Revision], identity: str, retain_seconds: flo
     stable = stable_of(revisions.values())
     target = next((arm for arm in revisions.values() if arm.identity == identity), None)
     in_play = target is not None and target is not stable and not target.aborted
-    canary = target if stable and in_play else None
+    before = stable_of(arm for arm in revisions.values() if arm is not stable and not arm.aborted)
+    undoing = stable is not None and bool(stable.aborted) and target is stable and before is not None
+    canary = before if undoing else target if stable and in_play else None
     lead = {arm.name for arm in (stable, canary, target if stable is None else None) if arm}
     others = tuple(arm for arm in revisions.values() if arm.name not in lead)
-    return Roles(stable, target, canary, _retained(stable, canary, others, retain_seconds, now), others)
-
-
-def _retained(
-    stable: Revision | None, canary: Revision | None, others: tuple[Revision, ...], retain_seconds: float, now: float
-) -> Revision | None:
-    if stable is None or canary is not None or stable.promoted_at is None or now >= stable.promoted_at + retain_seconds:
-        return None
-    previous = max((arm for arm in others if arm.promoted), key=lambda arm: arm.promoted, default=None)
-    return previous if previous and previous.wanted else None
+    kept = stable and canary is None and stable.promoted_at and now < stable.promoted_at + retain_seconds
+    retained = before if kept and before and before.wanted else None
+    return Roles(stable, target, canary, retained, others, before, undoing)
 
 
 def hard(aborted: str) -> bool:

@@ -55,11 +55,12 @@ def writes(scene: Scene, course: Course) -> list[Write]:
     rising = course.selector is None
     workloads = list(_workloads(scene, course))
     return [
-        *_latches(scene, course),
+        *_marked(course, urgent=True),
+        *_unlatched(scene),
         *([] if rising else service),
         *_created(scene, course),
         *_memory(scene, course),
-        *_handled(scene, course),
+        *_marked(course, urgent=False),
         *workloads,
         *(service if rising else []),
         *_promotion(scene, course),
@@ -91,23 +92,17 @@ def _applied(desired: dict[str, Any], live: Raw | None, why: str, risky: bool = 
     yield Write(Verb.APPLY, desired, why or difference)
 
 
-def _latches(scene: Scene, course: Course) -> Iterator[Write]:
-    if course.latch and course.turn and scene.roles.canary:
-        line = f"{course.latch.reason}: {course.latch.message}"
-        notes = {names.ABORTED: line}
-        if course.handled:
-            notes[names.HANDLED_ACTION] = course.handled
-        yield _patch(scene.roles.canary.record, {"annotations": notes}, f"abort latches: {line}")
+def _marked(course: Course, urgent: bool) -> Iterator[Write]:
+    for mark in course.marks:
+        if mark.urgent is urgent:
+            yield _patch(mark.revision.record, {"annotations": dict(mark.notes)}, mark.why)
+
+
+def _unlatched(scene: Scene) -> Iterator[Write]:
+    """The spec has changed since: what was aborted then may be tried again."""
     for revision in scene.roles.others:
         if revision.aborted and revision is not scene.roles.target:
             yield _patch(revision.record, {"annotations": {names.ABORTED: None}}, f"{revision.name} may be tried again")
-
-
-def _handled(scene: Scene, course: Course) -> Iterator[Write]:
-    canary = scene.roles.canary
-    if course.handled and canary and not course.latch:
-        notes = {names.HANDLED_ACTION: course.handled}
-        yield _patch(canary.record, {"annotations": notes}, f"action {course.handled} is honoured")
 
 
 def _created(scene: Scene, course: Course) -> Iterator[Write]:
@@ -160,9 +155,9 @@ def _workloads(scene: Scene, course: Course) -> Iterator[Write]:
 
 
 def _growing_order(scene: Scene) -> tuple[Revision, ...]:
-    """Stable grows first, then the target; what is left over only shrinks."""
+    """Stable grows first, then what comes; what is left over only shrinks."""
     roles = scene.roles
-    ordered = [revision for revision in (roles.stable, roles.target, *roles.others) if revision]
+    ordered = [revision for revision in (roles.stable, roles.canary, roles.target, *roles.others) if revision]
     return tuple({revision.name: revision for revision in ordered}.values())
 
 
