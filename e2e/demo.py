@@ -6,6 +6,7 @@ The verdict is not the operator's: the load generator's answers per pod and the 
 import argparse
 import signal
 import sys
+import textwrap
 import time
 from types import FrameType
 from typing import NoReturn
@@ -47,6 +48,9 @@ def promotion(story: Story, before: str) -> str:
     stage.say("the user changes numSpeculativeTokens 3 -> 5")
     begun = fleet.second()
     after = fleet.canary(tokens(5))
+    fleet.wait("judgement", 180, lambda: judged(fleet) or fleet.stable() == after)
+    stage.say("kubectl specfleet status qwen\n")
+    print(textwrap.indent(stage.plugin("status", NAME), " " * 10), flush=True)
     fleet.promoted(after, 180)
     flipped = fleet.second()
     time.sleep(6)
@@ -63,6 +67,11 @@ def promotion(story: Story, before: str) -> str:
     story.check(bool(old) and all(pod.positions == 3 for pod in old), "the old pods' show 3")
     story.check(log.most <= 5, f"at most {log.most} pods at a time for 4 replicas and a surge of 1")
     return after
+
+
+def judged(fleet: Fleet) -> bool:
+    """There is an interval to be seen."""
+    return any("estimate" in metric for metric in fleet.status().get("metrics", ()))
 
 
 def weights(fleet: Fleet, revision: str, begun: int) -> list[float]:
@@ -100,6 +109,7 @@ def run() -> int:
         first = first_rollout(story)
         with story.fleet.traffic(rate=10):
             stage.say("requests flow: 10 a second, chat and code, half of them streams")
+            stage.say("(blocks of 3 s and margins of 15 % here: two minutes of traffic cannot prove the default 5 %)")
             second = promotion(story, first)
             abort(story, second)
             ending(story)

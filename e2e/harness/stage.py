@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from harness.witness import Log
 PROJECT = Path(__file__).parents[2]
 OPERATOR_NAMESPACE = "specfleet-system"
 TAG = "dev"
+COUNTDOWN = re.compile(r"\d+ s more")
 GRACE = 30  # seconds that a load generator waits for answers on their way
 PUT = "import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1], sys.argv[2].encode(), method='PUT'))"
 
@@ -75,6 +77,13 @@ class Stage:
         """What kubectl prints, as administrator of the cluster."""
         return self.cluster.kubectl(*arguments, input=input)
 
+    def plugin(self, *arguments: str) -> str:
+        """What `kubectl specfleet` prints, as administrator of the cluster."""
+        kubectl = f"{self.cluster.settings.kube}/kubectl"
+        environment = {**os.environ, "KUBECTL": kubectl, "KUBECONFIG": str(self.cluster.kubeconfig), "COLUMNS": "120"}
+        command = [*self.cluster.exec_prefix, str(Path(sys.executable).with_name("kubectl-specfleet")), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=environment, check=False).stdout
+
     def apply(self, manifest: Mapping[str, Any]) -> None:
         """kubectl apply one object."""
         self.kubectl("apply", "-f", "-", input=json.dumps(manifest))
@@ -86,10 +95,11 @@ class Stage:
         return found
 
     def wait(self, what: str, seconds: float, done: Callable[[], bool], tell: Callable[[], str] = lambda: "") -> None:
-        """Poll until `done`; `tell` gives a line that is printed whenever it changes."""
+        """Poll until `done`; `tell` gives a line that is printed whenever it changes, countdowns apart."""
         end, told = time.monotonic() + seconds, ""
         while not done():
-            if (line := tell()) != told:
+            line = tell()
+            if COUNTDOWN.sub("", line) != COUNTDOWN.sub("", told):
                 told = line
                 self.say(line)
             self.cluster.check()

@@ -18,8 +18,8 @@ LOCK = HERE / "lock.txt"
 VERSION = "0.32.0"
 SITE = "opt/vllm/site"
 LIBRARIES = "opt/vllm/lib"
-PACKAGES = ("libnuma1", "libstdc++6")
-SKIP = r"libc6|libgcc-s1|gcc-\d+-base|libcrypt1"
+# What vLLM needs beside the Python of our images: libraries, lscpu, and the sqlite3 module, which that Python lacks.
+DEBIAN = ("libnuma1", "libstdc++6", "libsqlite3-0", "libsmartcols1", "util-linux")
 # Nothing that serves in eager mode on a CPU reads these; the test module is for a newer Python.
 UNUSED = (
     "torch/include",
@@ -62,19 +62,17 @@ def _fill(root: Path) -> None:
         _trim(site)
         _stand_in(site)
         _rename(site)
+        _system(root, version)
         layers.compile_all(base, root, site)
-    _libraries(root / LIBRARIES)
     command = root / "usr/local/bin/vllm"
-    command.parent.mkdir(parents=True)
     command.write_text(COMMAND)
     command.chmod(0o755)
 
 
 def _trim(site: Path) -> None:
     kept = (site / KEEP).read_bytes()
-    for name in UNUSED:
-        path = site / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in [*(site / name for name in UNUSED), *site.glob("**/tests")]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     (site / KEEP).parent.mkdir()
     (site / KEEP).write_bytes(kept)
     (site / KEEP).chmod(0o755)
@@ -95,10 +93,14 @@ def _rename(site: Path) -> None:
     (metadata / "METADATA").write_text(text.replace(f"Version: {VERSION}\n", f"Version: {VERSION}+cpu\n", 1))
 
 
-def _libraries(folder: Path) -> None:
-    folder.mkdir(parents=True)
-    with tempfile.TemporaryDirectory() as root:
-        debian.unpack(debian.closure(PACKAGES, SKIP), Path(root))
-        for library in Path(root).glob("**/*.so.*"):
-            if not library.is_dir() and "share" not in library.parts:
-                shutil.copy2(library, folder / library.name)
+def _system(root: Path, version: str) -> None:
+    """Programs and modules of Debian's; nothing is installed on this machine."""
+    programs, libraries = root / "usr/local/bin", root / LIBRARIES
+    programs.mkdir(parents=True)
+    libraries.mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as unpacked:
+        debian.unpack([*DEBIAN, f"libpython{version}-stdlib"], Path(unpacked))
+        shutil.copy2(Path(unpacked) / "usr/bin/lscpu", programs)
+        shutil.copytree(Path(unpacked) / f"usr/lib/python{version}/sqlite3", root / SITE / "sqlite3")
+        for library in Path(unpacked).glob("**/lib/**/*.so.*"):
+            shutil.copy2(library, libraries / library.name)
