@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -24,7 +23,6 @@ from harness.witness import Log
 PROJECT = Path(__file__).parents[2]
 OPERATOR_NAMESPACE = "specfleet-system"
 TAG = "dev"
-COUNTDOWN = re.compile(r"\d+ s more")
 GRACE = 30  # seconds that a load generator waits for answers on their way
 PUT = "import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1], sys.argv[2].encode(), method='PUT'))"
 
@@ -95,11 +93,10 @@ class Stage:
         return found
 
     def wait(self, what: str, seconds: float, done: Callable[[], bool], tell: Callable[[], str] = lambda: "") -> None:
-        """Poll until `done`; `tell` gives a line that is printed whenever it changes, countdowns apart."""
+        """Poll until `done`; `tell` gives a line that is printed whenever it changes."""
         end, told = time.monotonic() + seconds, ""
         while not done():
-            line = tell()
-            if COUNTDOWN.sub("", line) != COUNTDOWN.sub("", told):
+            if (line := tell()) != told:
                 told = line
                 self.say(line)
             self.cluster.check()

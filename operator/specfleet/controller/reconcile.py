@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from specfleet.controller.cache import Cache, Key
 from specfleet.controller.protocol import RESOURCES, SDD, ApiError, Conflict, Exists, Forbidden, Kube, Missing, Object
@@ -10,9 +10,11 @@ from specfleet.controller.recorder import Recorder
 from specfleet.controller.telemetry import Telemetry
 from specfleet.plan import Plan, Verb, Write, plan
 from specfleet.resources.owned import is_ours
+from specfleet.rollout.report import matters
 from specfleet.rollout.world import Raw
 
 SOON = 0.2  # seconds until another look after a conflict: the cache is about to learn of it
+WORDING_SECONDS = 10.0  # between two writes of a status in which nothing but counts, wording and figures changed
 TAKEN_SECONDS = 30.0  # between two tries of a name that someone else has
 
 log = logging.getLogger(__name__)
@@ -28,12 +30,14 @@ class Reconciler:
     recorder: Recorder
     planned: Callable[[Key, Plan], None]  # told of every plan, for the operator's own metrics
     clock: Callable[[], float]
+    reported: dict[Key, float] = field(default_factory=dict)  # when a status was last written
 
     async def reconcile(self, key: Key) -> float | None:
         """One pass; returns the seconds until the next, None when the SDD is gone. What it raises is retried."""
         sdd = self.cache.sdd(key)
         if sdd is None:
             self.telemetry.forget(key)
+            self.reported.pop(key, None)
             return None
         objects = self.cache.objects(key, sdd["metadata"]["uid"])
         seen = await self.telemetry.observe(key, objects)
@@ -94,7 +98,7 @@ class Reconciler:
         return (f"{write.kind}/{write.name}",)
 
     async def _report(self, key: Key, sdd: Raw, planned: Plan) -> None:
-        if planned.status is not None and planned.status != (sdd.get("status") or {}):
+        if planned.status is not None and self._worth_writing(key, sdd.get("status") or {}, planned.status):
             try:
                 meta = sdd["metadata"]
                 self.cache.put(await self.kube.patch_status(key.namespace, key.name, planned.status, meta["uid"]))
@@ -103,3 +107,13 @@ class Reconciler:
                 return
         for event in planned.events:
             await self.recorder.record(sdd, event)
+
+    def _worth_writing(self, key: Key, before: Object, after: Object) -> bool:
+        """News is written at once; counts, wording and measured figures, which move at every look, now and then."""
+        if before == after:
+            return False
+        now = self.clock()
+        if not matters(before, after) and now < self.reported.get(key, 0.0) + WORDING_SECONDS:
+            return False
+        self.reported[key] = now
+        return True

@@ -7,7 +7,7 @@ from specfleet.judgement.guards import Failure
 from specfleet.judgement.verdict import Outcome, Verdict
 from specfleet.rollout.memory import Rollout
 from specfleet.rollout.shape import Bounds, Shape, shape_for, whole
-from specfleet.rollout.world import Revision
+from specfleet.rollout.world import Revision, rfc3339
 
 BLOCKS_PER_STEP = 3  # the least evidence between two steps; proof is asked for once, before 100 percent
 STARTUP_GRACE = 120.0  # seconds that a pod may take beyond its start-up budget, for scheduling and image pull
@@ -218,9 +218,10 @@ def _weigh(rollout: Rollout, facts: Facts, policy: Policy, step: Step, shape: Sh
     if rollout.promoting:
         hold = Note(Reason.CANARY_PROMOTING, f"all {shape.canary} pods are ready: the pointer flips")
         return Turn(rollout, shape, True, hold, promote=True)
-    left = step.min_seconds - (now - max(rollout.reached or now, facts.since))
-    if left > 0:
-        return Turn(rollout, shape, True, Note(Reason.CANARY_DWELLING, f"{left:.0f} s more at {step.weight}%"))
+    until = max(rollout.reached or now, facts.since) + step.min_seconds
+    if now < until:
+        # A time, not a countdown: a message that changed at every look would be written at every look.
+        return Turn(rollout, shape, True, Note(Reason.CANARY_DWELLING, f"at {step.weight}% until {rfc3339(until)}"))
     if rollout.step < len(policy.steps) - 1:
         return _between_steps(rollout, facts, policy, shape)
     if facts.verdict.proven:

@@ -65,6 +65,19 @@ def invalid(sdd: Raw, problems: tuple[str, ...], time: str) -> dict[str, Any]:
     return {"observedGeneration": generation, "conditions": conditions, "reason": reason, "message": _clip(text)}
 
 
+def matters(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether a status says something new; counts, wording and measured figures move at every look and can wait."""
+    return _news(before) != _news(after)
+
+
+def _news(status: Mapping[str, Any]) -> list[Any]:
+    conditions = [[item.get(key) for key in ("type", "status", "reason")] for item in status.get("conditions", ())]
+    revisions = [(status.get(arm) or {}).get("revision") for arm in ("stable", "canary")]
+    step = (status.get("step") or {}).get("index")
+    rest = [status.get(key) for key in ("observedGeneration", "decisions", "lastHandledAction", "findings")]
+    return [conditions, revisions, step, *rest]
+
+
 def _conditions(scene: Scene, hold: Note, problems: tuple[str, ...]) -> list[dict[str, Any]]:
     generation = _generation(scene.sdd)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from specfleet.api import names
 from specfleet.resources.disruption import disruption_budget
-from specfleet.resources.evidence import evidence_map
+from specfleet.resources.evidence import evidence_map, read_evidence
 from specfleet.resources.owned import differs, is_ours
 from specfleet.resources.revision import controller_revision, render
 from specfleet.resources.service import revision_service, stable_service
@@ -204,7 +204,9 @@ def _memory(scene: Scene, course: Course) -> Iterator[Write]:
     """Memory and evidence, one object: written when a block is complete or something was decided, never at rest."""
     data = {"memory": course.memory.to_json()}
     rollout = course.memory.rollout
-    if rollout and scene.seen.evidence_of == rollout.uids and scene.seen.evidence.blocks:
+    if rollout and rollout.promoting:
+        data |= _evidence_so_far(scene)  # it has served its purpose: nothing more is added
+    elif rollout and scene.seen.evidence_of == rollout.uids and scene.seen.evidence.blocks:
         data["evidence"] = scene.seen.evidence.to_json()
     desired = evidence_map(scene.sdd, data)
     live = scene.objects.evidence
@@ -213,6 +215,11 @@ def _memory(scene: Scene, course: Course) -> Iterator[Write]:
         yield Write(Verb.APPLY, body, "memory")
     elif live is None:
         yield Write(Verb.CREATE, desired, "memory")
+
+
+def _evidence_so_far(scene: Scene) -> dict[str, str]:
+    stored = read_evidence(scene.objects.evidence) if scene.objects.evidence else None
+    return {"evidence": stored["evidence"]} if stored and "evidence" in stored else {}
 
 
 def _tidied(scene: Scene, course: Course) -> Iterator[Write]:
