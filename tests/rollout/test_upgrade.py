@@ -1,4 +1,4 @@
-"""A new version of the operator over a running fleet: no pod restarts, no revision comes, and the difference is told."""
+"""A new version of the operator over a running fleet: no pod restarts, no revision comes, the difference is told."""
 
 import pytest
 
