@@ -19,7 +19,8 @@ REST = Shape(0, 4)
         (5, Bounds(4, 0, 1), Shape(0, 4), Shape(1, 3)),
         (5, Bounds(100, 1, 0), Shape(0, 100), Shape(5, 95)),
         (5, Bounds(1, 1, 0), Shape(0, 1), Shape(1, 1)),
-        (99, Bounds(1, 1, 0), Shape(1, 1), None),
+        (99, Bounds(1, 1, 0), Shape(1, 1), Shape(1, 1)),  # the most that two pods can
+        (90, Bounds(4, 1, 0), Shape(0, 4), Shape(4, 1)),
         (50, Bounds(1, 0, 1), Shape(0, 1), None),
         (10, Bounds(0, 1, 0), Shape(0, 0), None),
     ],
@@ -37,8 +38,23 @@ def test_a_split_keeps_the_bounds_the_weight_and_a_pod_of_stable(weight, limits,
     shape = shape_for(weight, limits, now)
     if shape is not None:
         assert limits.fewest <= shape.canary + shape.stable <= limits.most
-        assert shape.share * 100 >= weight
+        assert shape.share * 100 >= weight or shape == Shape(limits.most - 1, 1)
         assert shape.stable >= 1
+
+
+@given(st.integers(1, 99), bounds, shapes)
+def test_no_split_that_makes_the_weight_takes_fewer_moves(weight, limits, now):
+    splits = [Shape(c, total - c) for total in range(limits.fewest, limits.most + 1) for c in range(1, total)]
+    enough = [split for split in splits if split.share * 100 >= weight]
+    shape = shape_for(weight, limits, now)
+    assert (shape is None) == (not splits)
+    if enough:
+        assert shape is not None
+        assert _moves(shape, now) == min(_moves(split, now) for split in enough)
+
+
+def _moves(split, now):
+    return abs(split.canary - now.canary) + abs(split.stable - now.stable)
 
 
 @given(st.integers(1, 99), bounds, shapes)

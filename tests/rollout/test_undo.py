@@ -59,17 +59,39 @@ async def test_retry_lifts_an_abort(at_rest, golden):
     golden(story)
 
 
-async def test_a_guard_that_fails_while_the_old_pods_are_kept_returns_to_them(at_rest, golden):
+async def test_a_crash_under_full_load_while_the_old_pods_are_kept_returns_to_them(at_rest, golden):
     story = await at_rest()
     await promoted(story)
     await story.run_until_reason("RetainingOld")
     story.chapter()
-    story.behave(2, "a fifth of v2's answers are 500", errors=0.2)
+    story.behave(2, "v2 crashes under full load", crash=True)
+    for raw in story.fleet.pods(story.revision(2).name):
+        story.fleet.restart(raw)
     await story.run_until(lambda: story.stable.number == 1)
     await story.run_until(lambda: not story.revision(2).alive)
-    assert story.revision(2).aborted.startswith("CanaryErroring")
+    assert story.revision(2).aborted.startswith("CanaryDead")
     assert story.weights == {"v1": 100}
     golden(story)
+
+
+async def test_what_stable_suffered_too_does_not_bring_it_back(at_rest):
+    story = await at_rest()
+    story.behave(1, accept=0.05, errors=0.1)
+    story.behave(2, accept=0.06, errors=0.1)
+    await promoted(story)
+    await story.run(300)
+    assert (story.stable.number, story.revision(2).aborted) == (2, "")
+
+
+async def test_an_undo_is_not_stopped_by_speed(at_rest):
+    story = await at_rest()
+    story.behave(1, pace=1.4)
+    await promoted(story)
+    await story.run_until_reason("Stable")
+    order(story, "Undo", 2)
+    await story.run_until(lambda: story.stable.number == 1)
+    await story.run(120)
+    assert (story.weights, story.revision(1).aborted) == ({"v1": 100}, "")
 
 
 async def test_an_edit_during_an_undo_wins(at_rest, golden):

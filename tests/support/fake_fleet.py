@@ -231,10 +231,14 @@ class FakeFleet:
         self._say(raw, False, {**old, "restartCount": restarts, "lastState": exited, "state": state})
 
     def _say(self, raw: Object, ready: bool, container: Object, **status: Any) -> None:
+        known = {item["type"]: item for item in raw["status"]["conditions"]}
+        since = known.get("PodScheduled", {}).get("lastTransitionTime") or rfc3339(self.clock.now)
         conditions = [
-            {"type": "PodScheduled", "status": "True"},
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": since},
             {"type": "Ready", "status": "True" if ready else "False"},
         ]
+        before = (raw["status"].get("containerStatuses") or [{}])[0]
+        container = {**container, "started": ready or bool(before.get("started"))}
         said = {**raw["status"], **status, "conditions": conditions, "containerStatuses": [container]}
         self.kube.put({**raw, "status": said})
 

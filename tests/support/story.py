@@ -261,8 +261,6 @@ class Story:
         for resource in (SDD, *CHILDREN):
             self._cache.replace(resource, await self.kube.list(resource))
         self._stopped_until = None
-        if self.key.namespace in self.kube.terminating:
-            self._cache.mark_terminating(self.key.namespace)
 
     def _heard(self, event: str, raw: Object) -> None:
         if self._stopped_until is None and raw["kind"] != "Event":

@@ -17,7 +17,7 @@ SERVING = f"{GROUP}/serving"  # "true" on a pod that Services may select; taken 
 # Annotations on a ControllerRevision: what must outlive a lost status.
 PROMOTED = f"{GROUP}/promoted"  # the n-th promotion made this revision stable; the highest is stable
 ABORTED = f"{GROUP}/aborted"  # "Reason: message" of the abort that latched
-HANDLED_ACTION = f"{GROUP}/handled-action"  # id of the last action honoured or seen at the revision's start
+ACTIONS = f"{GROUP}/actions"  # JSON: what became of each rollout.action for this revision, by its id
 IDENTITY = f"{GROUP}/identity"  # full hash of what the user wrote
 
 # Annotations on a pod.

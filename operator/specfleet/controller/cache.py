@@ -38,16 +38,15 @@ class Cache:
 
     _objects: dict[_Place, Object] = field(default_factory=dict)
     _children: dict[Key, set[_Place]] = field(default_factory=dict)
-    _terminating: set[str] = field(default_factory=set)
 
-    def put(self, raw: Object) -> Key | None:
-        """Take in an object; returns the SDD that it concerns."""
+    def put(self, raw: Object, owner: Key | None = None) -> Key | None:
+        """Take in an object; returns the SDD that it concerns: `owner`, or the one that it names itself."""
         place = _place(raw)
         known = self._objects.get(place)
         if known is not None and known["metadata"].get("uid") == raw["metadata"].get("uid") and _older(raw, known):
-            return key_of(raw)
+            return owner or key_of(raw)
         self._objects[place] = raw
-        key = key_of(raw)
+        key = owner or key_of(raw)
         if key is not None and raw["kind"] != SDD.kind:
             self._children.setdefault(key, set()).add(place)
         return key
@@ -79,14 +78,6 @@ class Cache:
     def sdd(self, key: Key) -> Object | None:
         """The SDD, or None if there is none."""
         return self._objects.get((SDD.kind, key.namespace, key.name))
-
-    def mark_terminating(self, namespace: str) -> None:
-        """The namespace is being deleted: create nothing in it any more."""
-        self._terminating.add(namespace)
-
-    def terminating(self, key: Key) -> bool:
-        """Is the SDD's namespace being deleted?"""
-        return key.namespace in self._terminating
 
     def objects(self, key: Key, uid: str) -> Objects:
         """The objects that the SDD with this uid controls, and its pods. Whatever else has our label is not ours."""

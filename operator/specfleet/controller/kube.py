@@ -26,6 +26,7 @@ from specfleet.controller.protocol import (
 from specfleet.plan import Verb, Write
 
 TIMEOUT = aiohttp.ClientTimeout(total=30)
+MAX_WAIT = 60.0  # seconds that a Retry-After may ask for
 PAGE = 500  # objects per answer to a LIST
 MAX_MESSAGE = 300  # characters kept of an error: some repeat the whole object
 APPLY = "application/apply-patch+yaml"  # JSON is YAML
@@ -86,8 +87,9 @@ class KubeClient:
         if write.verb is Verb.CREATE:
             # As YAML, which the API server itself turns into JSON: a ControllerRevision's data is compared by its bytes
             # at every later patch, so they must be those that the server would write.
-            body = json.dumps(write.body)
-            return await self._call("POST", _path(resource, namespace), body, content="application/yaml", create=True)
+            body, strict = json.dumps(write.body), {"fieldValidation": "Strict", **_manager()}
+            path = _path(resource, namespace)
+            return await self._call("POST", path, body, content="application/yaml", query=strict, create=True)
         path = _path(resource, namespace, write.name)
         if write.verb is Verb.DELETE:
             uid = {"preconditions": {"uid": write.body["metadata"]["uid"]}, "propagationPolicy": "Background"}
@@ -166,7 +168,7 @@ def _json(data: bytes) -> Object:
 
 def _error(status: int, answer: Object, retry_after: str | None, create: bool) -> ApiError:
     message = str(answer.get("message", "no message"))[:MAX_MESSAGE]
-    wait = float(retry_after) if retry_after and retry_after.isdigit() else 0.0
+    wait = min(MAX_WAIT, float(retry_after)) if retry_after and retry_after.isdecimal() else 0.0
     if status == 409:
         exists = create and answer.get("reason") == "AlreadyExists"
         return Exists(status, message) if exists else Conflict(status, message)

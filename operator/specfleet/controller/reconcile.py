@@ -13,8 +13,10 @@ from specfleet.resources.owned import is_ours
 from specfleet.rollout.report import matters
 from specfleet.rollout.world import Raw
 
+MEMORY = "ConfigMap"  # the kind that keeps decisions
 SOON = 0.2  # seconds until another look after a conflict: the cache is about to learn of it
 WORDING_SECONDS = 10.0  # between two writes of a status in which nothing but counts, wording and figures changed
+TERMINATING_SECONDS = 60.0  # then it is tried again: a namespace may be made anew under the same name
 TAKEN_SECONDS = 30.0  # between two tries of a name that someone else has
 
 log = logging.getLogger(__name__)
@@ -31,6 +33,7 @@ class Reconciler:
     planned: Callable[[Key, Plan], None]  # told of every plan, for the operator's own metrics
     clock: Callable[[], float]
     reported: dict[Key, float] = field(default_factory=dict)  # when a status was last written
+    terminating: dict[str, float] = field(default_factory=dict)  # by namespace, until when that counts
 
     async def reconcile(self, key: Key) -> float | None:
         """One pass; returns the seconds until the next, None when the SDD is gone. What it raises is retried."""
@@ -41,59 +44,63 @@ class Reconciler:
             return None
         objects = self.cache.objects(key, sdd["metadata"]["uid"])
         seen = await self.telemetry.observe(key, objects)
-        terminating = self.cache.terminating(key)
+        terminating = self.clock() < self.terminating.get(key.namespace, 0.0)
         planned = plan(sdd, objects, seen, self.clock(), terminating)
         self.telemetry.follow(key, planned)
-        taken, failure = await self._apply(key, planned)
+        done, taken, failure = await self._apply(key, planned)
+        # An event goes with its decision: not before that is remembered, and not once more after.
+        remembered = all(write.kind != MEMORY for write in planned.writes[done:])
+        events = planned.events if remembered else ()
         refused = str(failure) if failure and not isinstance(failure, Conflict) else ""
         if taken or refused:
             seen = replace(seen, taken=taken, refused=refused)
-            planned = replace(plan(sdd, objects, seen, self.clock(), terminating), events=())
+            planned = plan(sdd, objects, seen, self.clock(), terminating)
+        planned = replace(planned, events=events)
         self.planned(key, planned)
         await self._report(key, sdd, planned)
         if failure and refused:
             raise failure
         return SOON if failure else (TAKEN_SECONDS if taken else planned.next)
 
-    async def _apply(self, key: Key, planned: Plan) -> tuple[tuple[str, ...], ApiError | None]:
-        """Write in order and stop at the first failure; names that are not ours come back as the first value."""
-        for write in planned.writes:
+    async def _apply(self, key: Key, planned: Plan) -> tuple[int, tuple[str, ...], ApiError | None]:
+        """Write in order and stop at the first failure: how many were written, names that are not ours, what failed."""
+        for done, write in enumerate(planned.writes):
             try:
                 written = await self.kube.write(key.namespace, write)
             except Exists as error:
                 taken = await self._taken(key, write)
-                return taken, None if taken else Conflict(error.status, error.message)
+                return done, taken, None if taken else Conflict(error.status, error.message)
             except Missing as error:
+                self.cache.drop(write.kind, key.namespace, write.name)
                 if write.verb is Verb.DELETE:
-                    self.cache.drop(write.kind, key.namespace, write.name)
                     continue
-                return (), Conflict(error.status, error.message)
+                return done, (), Conflict(error.status, error.message)
             except Forbidden as error:
                 if "being terminated" in error.message:
-                    self.cache.mark_terminating(key.namespace)
-                    return (), None
-                return (), error
+                    self.terminating[key.namespace] = self.clock() + TERMINATING_SECONDS
+                    return done, (), None
+                return done, (), error
             except ApiError as error:
                 log.info("write refused", extra={"key": str(key), "why": write.why, "error": str(error)})
-                return (), error
+                return done, (), error
             self._learn(key, write, written)
             log.info(
                 write.why, extra={"key": str(key), "verb": write.verb.value, "object": f"{write.kind}/{write.name}"}
             )
-        return (), None
+        return len(planned.writes), (), None
 
     def _learn(self, key: Key, write: Write, written: Object) -> None:
         if write.verb is Verb.DELETE:
             self.cache.drop(write.kind, key.namespace, write.name)
         else:
-            self.cache.put(written)
+            self.cache.put(written, key)
 
     async def _taken(self, key: Key, write: Write) -> tuple[str, ...]:
         """Whether the object that is in the way of a create is someone else's; our own is only news to the cache."""
         live = await self.kube.get(RESOURCES[write.kind], key.namespace, write.name)
         sdd = self.cache.sdd(key)
         if sdd is not None and is_ours(live, sdd["metadata"]["uid"]):
-            self.cache.put(live)
+            self.cache.put(live, key)  # it may have lost our label, by which the watch would tell of it
             return ()
         return (f"{write.kind}/{write.name}",)
 

@@ -18,7 +18,8 @@ from specfleet.telemetry.page import MalformedPage, Sample, parse
 
 MAX_WARMUP = 60.0  # seconds after a pod's first answer in which compilers and caches still warm up
 RETRY_UNKNOWN = 15.0  # seconds until a probe that could not be asked is asked again
-AT_ONCE = 32  # scrapes and probes in flight, over all SDDs
+AT_ONCE = 32  # scrapes in flight, over all SDDs
+PROBES_AT_ONCE = 32  # pods that are asked at a time; apart, since a stuck pod is asked for minutes
 
 
 class Unreachable(Exception):
@@ -59,6 +60,7 @@ class Telemetry:
         self._news = news
         self._watches: dict[Key, _Watch] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
+        self._probe_slots = asyncio.Semaphore(PROBES_AT_ONCE)
 
     async def observe(self, key: Key, objects: Objects) -> Seen:
         """What is known now; scrapes every ready pod first, if the last time is an interval ago."""
@@ -159,7 +161,7 @@ class Telemetry:
             return
 
         async def run() -> None:
-            async with self._slots:
+            async with self._probe_slots:
                 facts = await probe(self._ask, key.namespace, pod, planned.probed_payload)
             watch.probes[mark] = (self._clock(), facts)
 
@@ -181,13 +183,16 @@ def _answers(watch: _Watch) -> Iterator[tuple[tuple[str, int], ProbeFacts]]:
 
 
 def _note_darkness(watch: _Watch, arm: Arm, why: list[str], answered: bool, now: float) -> None:
-    """An arm is dark when it has ready pods and none of them answers."""
-    if answered or not why:
-        watch.dark_since.pop(arm, None)
-        watch.dark_why.pop(arm, None)
-    else:
-        watch.dark_since.setdefault(arm, now)
+    """An arm is dark when it has ready pods and none of them answers. Of the canary every pod must: one that does not
+    may be the one that fails."""
+    missing = why and (arm is Arm.CANARY or not answered)
+    watch.dark_why.pop(arm, None)
+    if missing:
         watch.dark_why[arm] = f"no metrics of {arm}: {why[0]}"
+    if missing and not answered:
+        watch.dark_since.setdefault(arm, now)
+    else:
+        watch.dark_since.pop(arm, None)
 
 
 def _arm_seen(watch: _Watch, arm: Arm, now: float) -> ArmSeen:

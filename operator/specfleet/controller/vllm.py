@@ -109,6 +109,6 @@ async def _answer(response: aiohttp.ClientResponse) -> Answer:
         return Answer(why=f"answered {response.status}", wrong=True)
     try:
         body = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return Answer(why="not JSON", wrong=True)
     return Answer(body=body if isinstance(body, dict) else {})

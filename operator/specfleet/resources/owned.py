@@ -19,6 +19,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "volumes": ("name",),
 }
 
+AMOUNTS = ("sizeLimit", "divisor")  # outside of resources
 _QUANTITY = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d+|[KMGTPE]i|[numkMGTPE]|)$")
 _SCALE = {
     **{suffix: Decimal(10) ** power for suffix, power in zip("num", (-9, -6, -3), strict=True)},
@@ -108,7 +109,7 @@ def _equal(path: tuple[str, ...], desired: Any, live: Any) -> bool:
         return True  # the API server does not store these
     if isinstance(desired, bool) or isinstance(live, bool):
         return desired is live
-    if "resources" in path or path[-1] == "sizeLimit":
+    if "resources" in path or path[-1] in AMOUNTS:
         mine, theirs = quantity(desired), quantity(live)
         return mine == theirs if mine is not None else bool(desired == live)
     return bool(desired == live)

@@ -87,7 +87,7 @@ class Turn:
 def advance(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Turn:
     """The next turn of a canary. Raises nothing; every input gives a Turn."""
     step = policy.steps[min(rollout.step, len(policy.steps) - 1)]
-    if abort := _abort(facts, policy, now):
+    if abort := _abort(rollout, facts, policy, now):
         return Turn(rollout, _as_is(facts), facts.carrying, Note(abort.reason, abort.message), abort=abort)
     policy = replace(policy, paused=policy.paused and not rollout.ordered)
     if facts.promote_asked and not rollout.ordered:
@@ -99,7 +99,7 @@ def advance(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Turn:
     carry = _may_carry(facts, policy)
     blocked = _blocked(rollout, facts, shape)
     if waiting := blocked or _short(rollout, facts, shape):
-        pods = _steady(facts, policy.bounds) if blocked else shape
+        pods = _steady(rollout, facts, policy.bounds) if blocked else shape
         return Turn(rollout, pods, carry, _paused() if policy.paused and not carry else waiting)
     if not facts.carrying:
         goes = f"{describe(step.weight, shape)} of the traffic goes to the canary"
@@ -110,17 +110,22 @@ def advance(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Turn:
     return _weigh(rollout, facts, policy, step, shape, now)
 
 
-def _abort(facts: Facts, policy: Policy, now: float) -> Abort | None:
+def _abort(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Abort | None:
     if facts.failure:
         return Abort(named(facts.failure.reason) or Reason.ABORTED, facts.failure.message, facts.failure.hard)
     if facts.abort_asked:
         return Abort(Reason.USER_ABORTED, "Abort was asked for", False)
+    budget = policy.startup_seconds + STARTUP_GRACE
+    for pod in facts.canary.pods:
+        if pod.scheduled is not None and not (pod.loaded or pod.going) and now - pod.scheduled > budget:
+            return Abort(Reason.PROGRESS_DEADLINE_EXCEEDED, f"{pod.name} not ready after {budget:.0f} s", True)
+    return None if rollout.ordered else _disproved(facts, policy)
+
+
+def _disproved(facts: Facts, policy: Policy) -> Abort | None:
+    """What evidence says; not asked where a person, or a failure of what is returned from, has ordered the move."""
     if regression := facts.verdict.regression:
         return Abort(Reason.CANARY_REGRESSED, regression.message, False)
-    budget = policy.startup_seconds + STARTUP_GRACE
-    late = [pod for pod in facts.canary.pods if not (pod.ready or pod.going or pod.unschedulable or pod.restarts)]
-    if any(now - pod.started > budget for pod in late):
-        return Abort(Reason.PROGRESS_DEADLINE_EXCEEDED, f"{late[0].name} not ready after {budget:.0f} s", True)
     inconclusive = facts.blocks >= policy.max_blocks and not facts.verdict.proven
     if inconclusive and policy.abort_inconclusive:
         return Abort(Reason.CANARY_INCONCLUSIVE_TOO_LONG, facts.verdict.holding, False)
@@ -135,7 +140,7 @@ def _shape(rollout: Rollout, facts: Facts, policy: Policy, step: Step) -> Shape 
     now, bounds = _as_is(facts), policy.bounds
     within = bounds.fewest <= now.canary + now.stable <= bounds.most
     if policy.paused:
-        return _steady(facts, bounds)
+        return _steady(rollout, facts, bounds)
     if rollout.promoting:
         return whole(bounds, now)
     if within and now.stable and now.canary and now.share * 100 >= step.weight:
@@ -143,11 +148,16 @@ def _shape(rollout: Rollout, facts: Facts, policy: Policy, step: Step) -> Shape 
     return shape_for(step.weight, bounds, now)
 
 
-def _steady(facts: Facts, bounds: Bounds) -> Shape:
-    """The pods as they are; where `spec.replicas` has changed meanwhile, stable follows it."""
+def _steady(rollout: Rollout, facts: Facts, bounds: Bounds) -> Shape:
+    """The pods as they are. They follow `spec.replicas` where it has changed meanwhile: the canary's share rises by no
+    more than the pod that it keeps, and stable is never left without one."""
     now = _as_is(facts)
-    within = bounds.fewest <= now.canary + now.stable <= bounds.most
-    return now if within else Shape(now.canary, max(0, bounds.replicas - now.canary))
+    total = now.canary + now.stable
+    if bounds.fewest <= total <= bounds.most and (now.stable or rollout.promoting):
+        return now
+    fair = max(1, now.canary * bounds.replicas // max(1, total))
+    canary = min(now.canary, fair, max(0, bounds.replicas - 1))
+    return Shape(canary, bounds.replicas - canary)
 
 
 def _may_carry(facts: Facts, policy: Policy) -> bool:

@@ -5,16 +5,20 @@ from dataclasses import dataclass, field, replace
 
 from specfleet.api import names
 from specfleet.api.reasons import Reason, named
-from specfleet.judgement.guards import first_failure
+from specfleet.api.v1alpha1 import Action
+from specfleet.judgement.guards import Guard, first_failure
 from specfleet.judgement.verdict import Verdict
 from specfleet.rollout.canary import Facts, Note, Turn, advance
-from specfleet.rollout.facts import arm_facts, canary_facts, ordered, policy, probe_unknown, verdict
+from specfleet.rollout.facts import answer, arm_facts, canary_facts, ordered, policy, probe_unknown, verdict
 from specfleet.rollout.memory import Decision, Memory, Rollout
 from specfleet.rollout.roles import hard
 from specfleet.rollout.scene import Scene
 from specfleet.rollout.world import Revision
 from specfleet.telemetry.evidence import EMPTY
 
+HONOURED = "Honoured"
+#: What full load may bring out, which the canary had not seen, and no prompt or client can be blamed for.
+BY_ITSELF = (Guard.ALIVE, Guard.PROGRESS)
 UNDO = "the revision before it returns"  # why a rollout goes to 100 percent without steps and proof
 
 
@@ -69,7 +73,8 @@ def _finish(scene: Scene, course: Course) -> Course:
     written = {key: value for key, value in scene.written.items() if key != "replicas"}
     known = set(scene.memory.decisions)
     fresh = tuple(decision for decision in course.memory.decisions if decision not in known)
-    return replace(course, memory=replace(course.memory, spec=written), decided=fresh)
+    marks = (*course.marks, *_ignored(scene, course)) if scene.spec.replicas else course.marks
+    return replace(course, memory=replace(course.memory, spec=written), decided=fresh, marks=marks)
 
 
 def _settled(scene: Scene) -> Memory:
@@ -133,8 +138,11 @@ def _narrow(scene: Scene, at_once: bool = False) -> str | None:
     After a hard abort (`at_once`) one ready pod of stable is enough: any answer of it is better than the canary's.
     """
     stable, target = scene.roles.stable, scene.roles.target
-    if stable is None or scene.selected is not None:
-        return stable.name if stable else ""
+    if stable is None:
+        return ""
+    if scene.selected is not None:
+        # Never to nobody: what is selected may be a revision whose record someone has deleted.
+        return stable.name if stable.ready or not scene.selected else scene.selected
     at_once = (at_once or (target is not None and hard(target.aborted))) and stable.ready > 0
     carried = any(revision.ready for revision in scene.revisions.values() if revision is not stable)
     enough = stable.ready >= max(1, scene.bounds(scene.borrows).fewest)
@@ -201,7 +209,7 @@ def _canary(scene: Scene, memory: Memory, stable: Revision, canary: Revision) ->
     rollout = replace(rollout, borrowed=rollout.borrowed or _must_borrow(scene, canary))
     evidence = scene.seen.evidence if scene.seen.evidence_of == rollout.uids else EMPTY
     judged = verdict(scene, stable, canary, evidence)
-    facts = canary_facts(scene, stable, canary, judged, len(evidence.blocks))
+    facts = canary_facts(scene, stable, canary, judged, evidence.seen)
     turn = advance(rollout, facts, policy(scene, rollout), scene.now)
     memory = replace(memory, rollout=turn.rollout)
     if turn.decided:
@@ -224,29 +232,49 @@ def _marks(scene: Scene, canary: Revision, turn: Turn) -> tuple[Mark, ...]:
     action = scene.spec.rollout.action
     honoured: dict[str, str | None] = {}
     if action and ordered(scene, canary) in ("Promote", "Abort"):
-        honoured = {names.HANDLED_ACTION: action.id}
+        honoured = answer(canary, action, HONOURED)
     if turn.abort:
         line = f"{turn.abort.reason}: {turn.abort.message}"
         return (Mark(canary, {names.ABORTED: line, **honoured}, f"abort latches: {line}", urgent=True),)
-    return (Mark(canary, honoured, f"action {honoured[names.HANDLED_ACTION]} is honoured"),) if honoured else ()
+    return (Mark(canary, honoured, f"{action.type} is honoured"),) if action and honoured else ()
 
 
 def _reversal(scene: Scene) -> tuple[Mark, ...]:
     """At rest: an abort that Retry lifts, or a stable revision that is rejected, by Undo or by a guard."""
     roles, action = scene.roles, scene.spec.rollout.action
     if roles.target and roles.latched and action and ordered(scene, roles.target) == "Retry":
-        notes = {names.ABORTED: None, names.HANDLED_ACTION: action.id}
+        notes = {names.ABORTED: None, **answer(roles.target, action, HONOURED)}
         return (Mark(roles.target, notes, f"{roles.target.name} is tried again: Retry was asked for"),)
     if roles.stable is None or roles.target is not roles.stable or roles.previous is None or roles.stable.aborted:
         return ()
     if action and ordered(scene, roles.stable) == "Undo":
-        notes = {names.ABORTED: f"{Reason.UNDONE}: Undo was asked for", names.HANDLED_ACTION: action.id}
+        notes = {names.ABORTED: f"{Reason.UNDONE}: Undo was asked for", **answer(roles.stable, action, HONOURED)}
         return (Mark(roles.stable, notes, f"{roles.stable.name} is rejected: Undo was asked for"),)
     failure = first_failure(arm_facts(scene, roles.stable, scene.seen.stable), None) if roles.retained else None
-    if failure is None:
+    if failure is None or failure.guard not in BY_ITSELF:
         return ()
     line = f"{failure.reason}: {failure.message}"
     return (Mark(roles.stable, {names.ABORTED: line}, f"{roles.stable.name} is rejected: {line}", urgent=True),)
+
+
+def _ignored(scene: Scene, course: Course) -> tuple[Mark, ...]:
+    """An action that nothing here honours is answered now, or it would act on a later state that nobody meant."""
+    action = scene.spec.rollout.action
+    meant = scene.revisions.get(action.revision) if action else None
+    if action is None or meant is None or course.create or not ordered(scene, meant):
+        return ()
+    if any(names.ACTIONS in mark.notes for mark in course.marks):
+        return ()
+    result = ignored(scene, action)
+    return (Mark(meant, answer(meant, action, result), f"{action.type} is not honoured: {result}"),)
+
+
+def ignored(scene: Scene, action: Action) -> str:
+    """Why an action is not honoured."""
+    roles, needed = scene.roles, {"Retry": "aborted", "Undo": "stable"}.get(action.type, "the canary")
+    if action.type == "Undo" and roles.stable and roles.stable.name == action.revision and roles.previous is None:
+        return "UndoUnavailable: no earlier promoted revision is kept"
+    return f"Ignored: {action.revision} is not {needed}"
 
 
 def _must_carry_all(facts: Facts) -> bool:

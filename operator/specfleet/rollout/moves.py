@@ -1,6 +1,6 @@
 """From the pods that are to the pods wanted, without cutting a stream: scale up, drain, then scale down. Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -58,7 +58,7 @@ class Fleet:
 def moves(fleet: Fleet) -> list[Move]:
     """The next moves. Revisions grow in the order given, the total within the bounds; others shrink by draining."""
     found: list[Move] = []
-    total = fleet.lingering + sum(arm.wanted + _leaving_already(arm) for arm in fleet.revisions)
+    total = fleet.lingering + sum(arm.wanted + _surplus(arm).total for arm in fleet.revisions)
     spare = sum(arm.ready for arm in fleet.revisions if arm.name in fleet.carriers) - fleet.bounds.fewest
     for arm in fleet.revisions:
         excess = arm.wanted - fleet.wanted.get(arm.name, 0)
@@ -81,22 +81,41 @@ def _grow(arm: Revision, by: int) -> list[Move]:
     return [Scale(arm, arm.wanted + by, f"{arm.name} {arm.wanted} -> {arm.wanted + by} replicas")]
 
 
-def _leaving_already(arm: Revision) -> int:
-    """Pods beyond the Deployment's replicas: its ReplicaSet is about to delete them, drained ones first."""
-    return max(0, sum(not pod.going for pod in arm.pods) - arm.wanted)
+@dataclass(frozen=True, slots=True)
+class _Surplus:
+    """Pods beyond the Deployment's replicas: its ReplicaSet is about to delete them, unready ones before drained."""
+
+    unready: int
+    drained: int
+
+    @property
+    def total(self) -> int:
+        """All of them; they hold their GPUs until they are gone."""
+        return self.unready + self.drained
+
+
+def _surplus(arm: Revision) -> _Surplus:
+    present = [pod for pod in arm.pods if not pod.going]
+    leaving = max(0, len(present) - arm.wanted)
+    unready = min(leaving, _unready(present))
+    return _Surplus(unready, leaving - unready)
+
+
+def _unready(pods: Iterable[Pod]) -> int:
+    return sum(pod.serving and not pod.ready for pod in pods)
 
 
 def _restore(arm: Revision, excess: int) -> list[Move]:
-    surplus = max(0, len(arm.draining) - excess - _leaving_already(arm))
+    surplus = max(0, len(arm.draining) - excess - _surplus(arm).drained)
     return [Restore(pod, f"{pod.name} is wanted after all") for pod in arm.draining[::-1][:surplus]]
 
 
 def _shrink(arm: Revision, excess: int, allowed: int, finished: Callable[[Pod], bool]) -> list[Move]:
     """Pods that serve nobody go at once; pods that serve are drained first, as many as availability allows."""
-    present = [pod for pod in arm.pods if not pod.going]
-    draining = arm.draining[_leaving_already(arm) :][:excess]
+    present, surplus = [pod for pod in arm.pods if not pod.going], _surplus(arm)
+    draining = arm.draining[surplus.drained :][:excess]
     # A ReplicaSet removes unready pods first, then those with the lowest deletion cost: the first drained.
-    free = sum(pod.serving and not pod.ready for pod in present) + max(0, arm.wanted - len(present))
+    free = _unready(present) - surplus.unready + max(0, arm.wanted - len(present))
     done = sum(1 for _ in takewhile(finished, draining))
     leaving = min(excess, free + done)
     found: list[Move] = []
@@ -104,7 +123,7 @@ def _shrink(arm: Revision, excess: int, allowed: int, finished: Callable[[Pod], 
         found.append(Scale(arm, arm.wanted - leaving, f"{arm.name} {arm.wanted} -> {arm.wanted - leaving} replicas"))
     to_drain = max(0, min(excess - len(draining) - free, allowed))
     serving = [pod for pod in present if pod.taking_traffic][::-1]
-    first_cost = LOWEST_COST + len(arm.draining)
+    first_cost = max((pod.deletion_cost + 1 for pod in arm.draining), default=LOWEST_COST)
     return found + [
         Drain(pod, first_cost + order, f"{pod.name} leaves: draining") for order, pod in enumerate(serving[:to_drain])
     ]

@@ -1,23 +1,24 @@
 """What a pass tells the user: the status of the SDD and its conditions. Pure."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from specfleet.api import names
 from specfleet.api.conditions import Status, Type, condition, find, merge
 from specfleet.api.reasons import Reason
-from specfleet.api.v1alpha1 import Action
 from specfleet.api.validation import findings, not_implemented
 from specfleet.judgement.verdict import MetricVerdict
 from specfleet.resources.revision import render
 from specfleet.rollout.canary import Note
-from specfleet.rollout.course import Course
+from specfleet.rollout.course import Course, ignored
 from specfleet.rollout.revision import first_difference
 from specfleet.rollout.scene import Scene
 from specfleet.rollout.world import Raw, Revision, rfc3339
 from specfleet.telemetry.derived import acceptance_rate, step_time, tokens_per_step
 
 QUIET = (Reason.STABLE, Reason.RETAINING_OLD, Reason.SCALED_TO_ZERO, Reason.CANARY_ABORTED)
+MAX_SHORT = 253
 STALLED = (Reason.CANARY_ABORTED, Reason.NAME_TAKEN)
 
 
@@ -40,7 +41,7 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "proposalLength": _proposal_length(stable or scene.roles.target, canary),
         "model": _payload(stable or scene.roles.target).get("model"),
         "ready": f"{sum(item.ready for item in scene.revisions.values())}/{scene.spec.replicas}",
-        "gpu": "/".join(scene.spec.accelerator.products) or None,
+        "gpu": "/".join(scene.spec.accelerator.products)[:MAX_SHORT] or None,
         "url": f"http://{scene.name}.{scene.sdd['metadata']['namespace']}:{names.PORT}",
         "metrics": [_metric(item) for item in course.verdict.metrics] if course.verdict else None,
         "decisions": [_decision(item) for item in reversed(course.memory.decisions)] or None,
@@ -220,16 +221,10 @@ def _action(scene: Scene, course: Course) -> dict[str, str] | None:
     if action is None:
         return None
     meant = scene.revisions.get(action.revision)
-    now = any(mark.notes.get(names.HANDLED_ACTION) == action.id for mark in course.marks)
-    honoured = now or (meant is not None and meant.handled_action == action.id)
-    return {"id": action.id, "type": action.type, "result": "Honoured" if honoured else _ignored(scene, action)}
-
-
-def _ignored(scene: Scene, action: Action) -> str:
-    roles, needed = scene.roles, {"Retry": "aborted", "Undo": "stable"}.get(action.type, "the canary")
-    if action.type == "Undo" and roles.stable and roles.stable.name == action.revision and roles.previous is None:
-        return "UndoUnavailable: no earlier promoted revision is kept"
-    return f"Ignored: {action.revision} is not {needed}"
+    answers = dict(meant.answered) if meant else {}
+    for mark in course.marks:
+        answers |= json.loads(mark.notes.get(names.ACTIONS) or "{}")
+    return {"id": action.id, "type": action.type, "result": _clip(answers.get(action.id) or ignored(scene, action))}
 
 
 def _measured(scene: Scene, old: Mapping[str, Any]) -> dict[str, str | None]:

@@ -109,7 +109,8 @@ class Scene:
             surge = 0 if borrowed else 1
         if unavailable is None:
             unavailable = 0 if surge else 1
-        return Bounds(replicas, surge, unavailable if surge or unavailable else 1)
+        # More than as many again is of no use to a rollout.
+        return Bounds(replicas, min(surge, replicas), unavailable if surge or unavailable else 1)
 
     def probed(self, pods: tuple[Pod, ...]) -> int:
         """How many of the ready ones have answered every probe well."""

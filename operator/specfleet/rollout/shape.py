@@ -39,19 +39,24 @@ class Bounds:
 def shape_for(weight: int, bounds: Bounds, now: Shape) -> Shape | None:
     """The pods for a weight of 1..99 percent: the fewest moves from `now` with the canary's share at least the weight.
 
-    None where no split of the allowed pods leaves stable a pod, e.g. one replica and no surge.
+    Where the pods cannot make that share and leave stable one, the largest that they can. None where no split leaves
+    each a pod, e.g. one replica and no surge.
     """
-    splits = [
-        Shape(canary, total - canary)
-        for total in range(bounds.fewest, bounds.most + 1)
-        for canary in range(max(1, -(-weight * total // 100)), total)
-    ]
 
-    def cost(shape: Shape) -> tuple[int, float, int]:
+    def cost(shape: Shape) -> tuple[bool, float, float, int]:
+        short = 100 * shape.canary < weight * (shape.canary + shape.stable)
         moves = abs(shape.canary - now.canary) + abs(shape.stable - now.stable)
-        return moves, shape.share, -shape.stable
+        return short, -shape.share if short else moves, shape.share, -shape.stable
 
-    return min(splits, key=cost, default=None)
+    totals = range(max(2, bounds.fewest), bounds.most + 1)
+    return min((_nearest(weight, total, now) for total in totals), key=cost, default=None)
+
+
+def _nearest(weight: int, total: int, now: Shape) -> Shape:
+    """The split of `total` pods with the fewest moves that gives the weight, or all but one to the canary."""
+    least = max(1, -(-weight * total // 100))
+    canary = min(max(least, min(now.canary, total - now.stable)), total - 1)
+    return Shape(canary, total - canary)
 
 
 def whole(bounds: Bounds, now: Shape) -> Shape:

@@ -1,5 +1,6 @@
 """The cluster's objects of one SDD, as the rollout sees them: revisions, their pods, and which is stable. Pure."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -8,6 +9,7 @@ from typing import Any
 from specfleet.api import names
 
 Raw = Mapping[str, Any]
+STUCK = ("CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "CreateContainerConfigError")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,8 @@ class Objects:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """One vLLM pod. `gone_by` is the end of its grace period once it is being deleted: until then it holds its GPUs."""
+    """One vLLM pod. `ended` ones are only a record; `scheduled` is since when it has a node, `loaded` that its startup
+    probe has passed, `gone_by` the end of its grace period once it is being deleted: until then it holds its GPUs."""
 
     name: str
     uid: str
@@ -33,6 +36,9 @@ class Pod:
     ready: bool
     serving: bool
     going: bool
+    ended: bool
+    scheduled: float | None
+    loaded: bool
     gone_by: float | None
     draining_since: float | None
     deletion_cost: int
@@ -58,7 +64,7 @@ class Revision:
     promoted: int
     promoted_at: float | None
     aborted: str
-    handled_action: str
+    answered: Mapping[str, str] = field(compare=False)
     identity: str
     payload: Raw = field(repr=False, compare=False)
     record: Raw = field(repr=False, compare=False)
@@ -84,7 +90,7 @@ class Revision:
     @property
     def alive(self) -> bool:
         """It has, or is about to have, pods."""
-        return bool(self.pods) or self.wanted > 0
+        return any(not pod.ended for pod in self.pods) or self.wanted > 0
 
 
 def revisions(objects: Objects) -> dict[str, Revision]:
@@ -124,19 +130,25 @@ def pod(raw: Raw) -> Pod:
     metadata, status = raw["metadata"], raw.get("status") or {}
     conditions = {item["type"]: item for item in status.get("conditions") or ()}
     annotations = metadata.get("annotations") or {}
+    ready = conditions.get("Ready", {}).get("status") == "True"
+    ended = status.get("phase") in ("Failed", "Succeeded")
+    vllm = _vllm(status)
     return Pod(
         name=metadata["name"],
         uid=metadata.get("uid", ""),
         ip=status.get("podIP", ""),
         node=(raw.get("spec") or {}).get("nodeName", ""),
-        ready=conditions.get("Ready", {}).get("status") == "True",
+        ready=ready,
         serving=(metadata.get("labels") or {}).get(names.SERVING) == "true",
-        going="deletionTimestamp" in metadata or status.get("phase") in ("Failed", "Succeeded"),
+        going="deletionTimestamp" in metadata or ended,
+        ended=ended,
+        scheduled=_scheduled(conditions.get("PodScheduled", {}), metadata),
+        loaded=bool(vllm.get("started")) or bool(vllm.get("restartCount")) or ready,
         gone_by=timestamp(metadata.get("deletionTimestamp")),
         draining_since=timestamp(annotations.get(names.DRAINING_SINCE)),
         deletion_cost=_integer(annotations.get(names.DELETION_COST)),
-        restarts=sum(item.get("restartCount", 0) for item in status.get("containerStatuses") or ()),
-        trouble=_trouble(status),
+        restarts=int(vllm.get("restartCount") or 0),
+        trouble=_trouble(vllm),
         unschedulable=_unschedulable(conditions.get("PodScheduled", {})),
         started=timestamp(metadata.get("creationTimestamp")) or 0.0,
         raw=raw,
@@ -150,10 +162,10 @@ def _revision(record: Raw, deployment: Raw | None, pods: Iterable[Pod]) -> Revis
         name=record["metadata"]["name"],
         uid=record["metadata"].get("uid", ""),
         number=int(record.get("revision", 0)),
-        promoted=int(number) if number.isdigit() else 0,
+        promoted=int(number) if number.isdecimal() and number.isascii() else 0,
         promoted_at=timestamp(when),
         aborted=notes.get(names.ABORTED, ""),
-        handled_action=notes.get(names.HANDLED_ACTION, ""),
+        answered=_answered(notes.get(names.ACTIONS, "")),
         identity=notes.get(names.IDENTITY, ""),
         payload=record.get("data") or {},
         record=record,
@@ -169,18 +181,33 @@ def _integer(text: str | None) -> int:
         return 0
 
 
-def _trouble(status: Raw) -> str:
-    for item in status.get("containerStatuses") or ():
-        waiting = (item.get("state") or {}).get("waiting") or {}
-        if waiting.get("reason") in (
-            "CrashLoopBackOff",
-            "ImagePullBackOff",
-            "ErrImagePull",
-            "CreateContainerConfigError",
-        ):
-            return _with_last_exit(waiting["reason"], item)
-        if exited := (item.get("state") or {}).get("terminated"):
-            return f"{exited.get('reason', 'Error')}: exit code {exited.get('exitCode')}"
+def _vllm(status: Raw) -> Raw:
+    """The status of vLLM's own container: an injected sidecar's restarts are not the canary's fault."""
+    containers: Sequence[Raw] = status.get("containerStatuses") or ()
+    return next((item for item in containers if item.get("name", names.CONTAINER) == names.CONTAINER), {})
+
+
+def _scheduled(condition: Raw, metadata: Raw) -> float | None:
+    if condition.get("status") != "True":
+        return None
+    return timestamp(condition.get("lastTransitionTime")) or timestamp(metadata.get("creationTimestamp"))
+
+
+def _answered(text: str) -> dict[str, str]:
+    """What became of each action for this revision, by its id."""
+    try:
+        answers = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return {str(key): str(value) for key, value in answers.items()} if isinstance(answers, dict) else {}
+
+
+def _trouble(container: Raw) -> str:
+    waiting = (container.get("state") or {}).get("waiting") or {}
+    if waiting.get("reason") in STUCK:
+        return _with_last_exit(waiting["reason"], container)
+    if exited := (container.get("state") or {}).get("terminated"):
+        return f"{exited.get('reason', 'Error')}: exit code {exited.get('exitCode')}"
     return ""
 
 

@@ -1,7 +1,8 @@
 """A course becomes writes, in an order in which a stop after any of them does no harm. Pure."""
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -100,6 +101,8 @@ def _marked(course: Course, urgent: bool) -> Iterator[Write]:
 
 def _unlatched(scene: Scene) -> Iterator[Write]:
     """The spec has changed since: what was aborted then may be tried again."""
+    if scene.roles.stable and scene.roles.stable.aborted:
+        return  # the way back is not to be tried again and again
     for revision in scene.roles.others:
         if revision.aborted and revision is not scene.roles.target:
             yield _patch(revision.record, {"annotations": {names.ABORTED: None}}, f"{revision.name} may be tried again")
@@ -113,7 +116,8 @@ def _created(scene: Scene, course: Course) -> Iterator[Write]:
     digest, _ = pick_hash(full, lambda candidate: names.revision_name(scene.name, candidate) in scene.revisions)
     name = names.revision_name(scene.name, digest)
     action = scene.spec.rollout.action
-    seen = {names.HANDLED_ACTION: action.id} if action and action.revision == name else {}
+    before = "Ignored: it was there before the revision"
+    seen = {names.ACTIONS: json.dumps({action.id: before})} if action and action.revision == name else {}
     number = 1 + max((revision.number for revision in scene.revisions.values()), default=0)
     record = controller_revision(scene.sdd, name, number, full, render(scene.name, name, scene.spec), seen)
     yield Write(Verb.CREATE, record, f"revision {number}: {name}")
@@ -168,7 +172,21 @@ def _revision_objects(scene: Scene, revision: Revision, scale: Scale | None) -> 
     desired = deployment(scene.sdd, revision.name, revision.payload, replicas)
     why = scale.why if scale else ""
     yield from _applied(revision_service(scene.sdd, revision.name), scene.objects.services.get(revision.name), "")
-    yield from _applied(desired, revision.deployment, why, risky=replicas < revision.wanted)
+    live, risky = revision.deployment, replicas < revision.wanted
+    if live is not None and scale and _only_scaled(desired, live):
+        yield _scaled(live, scale, risky)
+    else:
+        yield from _applied(desired, live, why, risky)
+
+
+def _only_scaled(desired: Raw, live: Raw) -> bool:
+    """Nothing but the replicas differs: then the template is not sent again."""
+    return differs(desired, {**live, "spec": {**live["spec"], "replicas": desired["spec"]["replicas"]}}) is None
+
+
+def _scaled(live: Raw, scale: Scale, risky: bool) -> Write:
+    patch = _patch(live, {}, scale.why, risky)
+    return replace(patch, body={**patch.body, "spec": {"replicas": scale.replicas}})
 
 
 def _lingers(pod: Pod, now: float) -> bool:

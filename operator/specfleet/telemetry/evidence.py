@@ -55,6 +55,12 @@ class Evidence:
 
     blocks: tuple[PairedBlock, ...]
     pods: Mapping[Arm, Mapping[str, Tally]]
+    forgotten: int = 0  # blocks beyond MAX_BLOCKS
+
+    @property
+    def seen(self) -> int:
+        """How many blocks there were in all."""
+        return self.forgotten + len(self.blocks)
 
     def add(self, block: Block) -> "Evidence":
         """This evidence and one more block. Rounds to DECIMALS here, so that what is judged is what is stored."""
@@ -63,12 +69,14 @@ class Evidence:
             Arm.STABLE: _joined(self.pods[Arm.STABLE], block.stable),
             Arm.CANARY: _joined(self.pods[Arm.CANARY], block.canary),
         }
-        return Evidence((*self.blocks, paired)[-MAX_BLOCKS:], pods)
+        forgotten = self.forgotten + (len(self.blocks) >= MAX_BLOCKS)
+        return Evidence((*self.blocks, paired)[-MAX_BLOCKS:], pods, forgotten)
 
     def to_json(self) -> str:
         """A compact form: at most 20 kB for 120 blocks and 10 pods. `from_json` gives back an equal value."""
         document = {
             "format": FORMAT,
+            "forgotten": self.forgotten,
             "blocks": [[_row(b.stable, BLOCK_FIELDS), _row(b.canary, BLOCK_FIELDS)] for b in self.blocks],
             "pods": {
                 arm.value: {pod: [*_row(t, POD_FIELDS), _plain(t.per_position)] for pod, t in self.pods[arm].items()}
@@ -88,7 +96,7 @@ def from_json(text: str) -> Evidence:
     except (RecursionError, TypeError) as error:
         raise ValueError("not evidence") from error
     document = _mapping(document)
-    if document.keys() != {"format", "blocks", "pods"} or document["format"] != FORMAT:
+    if document.keys() != {"format", "forgotten", "blocks", "pods"} or document["format"] != FORMAT:
         raise ValueError("not evidence of a known format")
     pods = _mapping(document["pods"])
     if pods.keys() != {arm.value for arm in Arm}:
@@ -96,6 +104,7 @@ def from_json(text: str) -> Evidence:
     return Evidence(
         blocks=tuple(_block(row) for row in _array(document["blocks"])),
         pods={arm: {pod: _pod(row) for pod, row in _mapping(pods[arm.value]).items()} for arm in Arm},
+        forgotten=int(_number(document["forgotten"])),
     )
 
 
