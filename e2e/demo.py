@@ -100,7 +100,7 @@ def abort(story: Story, stable: str) -> None:
 def ending(story: Story) -> None:
     report = story.fleet.finish()
     story.check(report.answered > 0, f"{report.answered} answers in all")
-    story.check(report.failed == 0, f"{report.failed} failed requests, {report.failures} by kind")
+    story.check(report.failed == 0, f"{report.failed} failed requests {report.failures or ''}".rstrip())
 
 
 def run() -> int:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from specfleet.api.reasons import named
+from specfleet.api.conditions import Type, find
+from specfleet.api.reasons import Reason, named
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.api.validation import parse
 from specfleet.rollout.course import Course, chart
@@ -68,7 +69,7 @@ def plan(sdd: Raw, objects: Objects, seen: Seen, now: float, terminating: bool =
         return Plan(next=REST_SECONDS)
     read = _in_force(sdd, objects)
     if isinstance(read, tuple):
-        return Plan(status=invalid(sdd, read, rfc3339(now)))
+        return Plan(status=invalid(sdd, read, rfc3339(now)), events=_rejected(sdd, read))
     spec, written, problems = read.spec, read.written, read.problems
     scene = set_scene(sdd, spec, written, identity(written), objects, seen, now)
     course = chart(scene)
@@ -76,7 +77,7 @@ def plan(sdd: Raw, objects: Objects, seen: Seen, now: float, terminating: bool =
     return Plan(
         writes=planned,
         status=status(scene, course, problems, rfc3339(now)),
-        events=tuple(_event(decision) for decision in course.decided),
+        events=(*_rejected(sdd, problems), *(_event(decision) for decision in course.decided)),
         next=_next(scene, course, planned),
         probe=_to_probe(scene),
         roles=scene.roles,
@@ -110,6 +111,13 @@ def _in_force(sdd: Raw, objects: Objects) -> _Read | tuple[str, ...]:
 def _replicas(spec: Any) -> dict[str, int]:
     replicas = spec.get("replicas") if isinstance(spec, Mapping) else None
     return {"replicas": replicas} if isinstance(replicas, int) and not isinstance(replicas, bool) else {}
+
+
+def _rejected(sdd: Raw, problems: tuple[str, ...]) -> tuple[Event, ...]:
+    """A warning at the first look at a spec that cannot be used."""
+    known = find((sdd.get("status") or {}).get("conditions") or (), Type.CONFIG_VALID) or {}
+    told = known.get("status") == "False" and known.get("observedGeneration") == sdd["metadata"].get("generation")
+    return (Event(str(Reason.CONFIG_INVALID), "; ".join(problems), warning=True),) if problems and not told else ()
 
 
 def _event(decision: Decision) -> Event:

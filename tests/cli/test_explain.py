@@ -8,7 +8,6 @@ import pytest
 from specfleet.api import names
 from specfleet.cli.case import Stage, case, demands
 from specfleet.cli.explain import explained
-from specfleet.cli.margins import unresolvable
 from specfleet.cli.record import record
 from specfleet.resources.evidence import evidence_map
 from specfleet.rollout.memory import Decision, Memory, Rollout
@@ -33,7 +32,10 @@ def spec(length: int, **more):
         "replicas": 8,
         "model": {"source": {"huggingFace": {"repo": "meta-llama/Llama-3.3-70B-Instruct"}}},
         "speculation": {"method": "ngram", "numSpeculativeTokens": length},
-        "rollout": {"steps": [{"weight": 5}, {"weight": 25, "minSeconds": 120}, {"weight": 50}]},
+        "rollout": {
+            "steps": [{"weight": 5}, {"weight": 25, "minSeconds": 120}, {"weight": 50}],
+            "analysis": {"margins": {"speedPercent": 5}},
+        },
         **more,
     }
 
@@ -132,7 +134,7 @@ def told(resource, owned, found, unread=""):
 def test_an_explanation_is_as_recorded(name, width, encoding, cases, text, golden, now):
     resource, owned, found = cases(name)
     this = told(resource, owned, found)
-    written = text(explained(this, now, tuple(unresolvable(resource, this.spec))), width, encoding)
+    written = text(explained(this, now), width, encoding)
     assert max(map(len, written.splitlines())) <= width
     golden(f"explain-{name}{'-ascii' if encoding == 'ascii' else ''}", written)
 

@@ -9,12 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
-from specfleet.api.validation import parse
 from specfleet.cli.app import app
 from specfleet.cli.lint import lint
-from specfleet.cli.margins import last_shape, unresolvable
-from specfleet.rollout.shape import Shape
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 PIN = "0123456789012345678901234567890123456789"
@@ -146,50 +142,6 @@ json_values = st.recursive(
 @given(json_values, st.sampled_from(["spec", "metadata", "apiVersion"]))
 def test_any_part_may_be_anything(value, field):
     assert lint([("a.yaml", yaml.safe_dump(fleet() | {field: value}))]).ours + 1
-
-
-def parsed(**spec):
-    resource = fleet(**spec)
-    read = parse(resource)
-    assert isinstance(read, SpecDecodeDeploymentSpec)
-    return resource, read
-
-
-@pytest.mark.parametrize(
-    ("spec", "shape"),
-    [
-        ({"replicas": 1}, Shape(1, 1)),
-        ({"replicas": 4}, Shape(2, 2)),
-        ({"replicas": 4, "rollout": {"steps": [{"weight": 5}]}}, Shape(1, 4)),
-        ({"replicas": 4, "rollout": {"steps": [{"weight": 5}], "maxSurge": 0}}, Shape(1, 3)),
-        ({"replicas": 10, "rollout": {"maxSurge": "50%"}}, Shape(7, 7)),
-        ({"replicas": 1, "rollout": {"maxSurge": 0}}, None),
-    ],
-)
-def test_the_last_step_has_the_pods_that_the_rollout_would_take(spec, shape):
-    assert last_shape(*parsed(**spec)) == shape
-
-
-def test_a_margin_below_what_the_pods_resolve_is_a_finding_with_the_smallest():
-    assert list(unresolvable(*parsed(replicas=1))) == [
-        "spec.rollout.analysis.margins.speedPercent is 5, but 1 canary pod and 1 of stable at the last step resolve no"
-        " margin below 8.4, so an equal canary may never be proven; set 9, or add replicas"
-    ]
-    enough = {"analysis": {"margins": {"speedPercent": 9}}}
-    assert list(unresolvable(*parsed(replicas=1, rollout=enough))) == []
-    assert list(unresolvable(*parsed(replicas=0))) == []
-
-
-def test_without_room_for_a_canary_that_is_the_finding():
-    assert list(unresolvable(*parsed(replicas=1, rollout={"maxSurge": 0}))) == [
-        "spec.rollout.maxSurge leaves no room for a canary beside a pod of stable; allow a surge or add replicas"
-    ]
-
-
-def test_without_speculation_acceptance_needs_no_margin():
-    tight = {"analysis": {"margins": {"acceptancePoints": 1, "speedPercent": 50}}}
-    assert len(list(unresolvable(*parsed(replicas=1, rollout=tight)))) == 1
-    assert list(unresolvable(*parsed(replicas=1, rollout=tight, speculation={"method": "none"}))) == []
 
 
 def run(*arguments, stdin=None):

@@ -125,7 +125,7 @@ async def invalid_from_the_start(begin: Callable[..., Story]) -> None:
 async def invalid_edits(begin: Callable[..., Story]) -> None:
     story = await carrying(begin)
     story.edit("invalid", speculation={"numSpeculativeTokens": -1})
-    await story.run_until_reason("Stable")
+    await story.run_until(lambda: story.stable.number == 2)
     story.edit("valid", speculation={"numSpeculativeTokens": 5})
     await story.run(10)
 

@@ -127,7 +127,7 @@ def test_after_an_abort_the_message_says_why_and_that_stable_serves(recorded, ar
 
 
 def test_an_invalid_edit_is_degraded_from_the_first_look_on_and_says_which_field(recorded, argo, scripts):
-    sdd = in_state(recorded, Reason.CANARY_ANALYSING, "invalid_edits", speculation={**SPECULATION, **INVALID})
+    sdd = in_state(recorded, Reason.CONFIG_INVALID, "invalid_edits", speculation={**SPECULATION, **INVALID})
     health = argo.run(scripts["health"], sdd)
     assert health["status"] == "Degraded"
     assert "numSpeculativeTokens" in health["message"]

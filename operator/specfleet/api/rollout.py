@@ -108,7 +108,7 @@ class Rollout(Part):
     max_unavailable: IntOrPercent | None = None
     """Pods below spec.replicas during a rollout, as a number or a percentage. Default: as maxSurge says."""
     retain_seconds: Seconds = 600
-    """How long the old revision's remaining pods stay after promotion, for an instant undo, in seconds.
+    """How long the old revision's remaining pods stay after promotion, for a quicker way back, in seconds.
     Default: 600."""
     on_inconclusive: Literal["Pause", "Abort"] = "Pause"
     """What follows when maxSeconds pass without proof. Pause keeps the canary at its weight and goes on measuring.

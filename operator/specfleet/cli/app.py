@@ -19,7 +19,6 @@ from specfleet.cli.explain import explained
 from specfleet.cli.fleet import Fleet, fleet, mark
 from specfleet.cli.kubectl import Kubectl, KubectlError, options
 from specfleet.cli.lint import lint as lint_files
-from specfleet.cli.margins import unresolvable
 from specfleet.cli.record import record
 from specfleet.cli.settle import duration
 from specfleet.cli.table import table
@@ -93,8 +92,7 @@ def explain(name: Name, namespace: Namespace = None, context: Context = None, ku
     def show() -> None:
         sdd = kubectl.get(name)
         found = case(sdd, *kubectl.owned(name), record(sdd, *kubectl.evidence(name)))
-        remarks = tuple(unresolvable(sdd, found.spec)) if found.spec else ()
-        _console().print(explained(found, time.time(), remarks))
+        _console().print(explained(found, time.time()))
 
     _guarded(show)
 

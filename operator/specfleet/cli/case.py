@@ -10,11 +10,12 @@ from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.api.validation import parse
 from specfleet.cli.fleet import Fleet, fleet, known_revisions
 from specfleet.cli.record import Record
-from specfleet.cli.replay import Replayed, policy, replay
+from specfleet.cli.replay import Replayed, replay
 from specfleet.cli.words import age, count
 from specfleet.judgement.verdict import Outcome, Verdict
 from specfleet.rollout.canary import BLOCKS_PER_STEP, Step
 from specfleet.rollout.facts import COMPARED
+from specfleet.rollout.margins import policy
 from specfleet.rollout.memory import Decision
 from specfleet.rollout.revision import identity
 from specfleet.rollout.world import Raw, Revision, stable_of, timestamp

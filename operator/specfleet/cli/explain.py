@@ -23,18 +23,17 @@ from specfleet.rollout.world import rfc3339
 class _View:
     case: Case
     now: float
-    notes: tuple[str, ...]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        yield from _sections(self.case, self.now, options.max_width, self.notes)
+        yield from _sections(self.case, self.now, options.max_width)
 
 
-def explained(case: Case, now: float, remarks: tuple[str, ...] = ()) -> Shown:
-    """The whole explanation of `case` at `now` (seconds since the epoch), with `remarks` among its notes."""
-    return Shown(_View(case, now, remarks))
+def explained(case: Case, now: float) -> Shown:
+    """The whole explanation of `case` at `now` (seconds since the epoch)."""
+    return Shown(_View(case, now))
 
 
-def _sections(case: Case, now: float, width: int, remarks: tuple[str, ...]) -> Iterator[RenderableType]:
+def _sections(case: Case, now: float, width: int) -> Iterator[RenderableType]:
     yield from head(case.fleet, now)
     yield Group("", _weight(case, now))
     judged = [raw(item) for item in case.verdict.metrics] if case.verdict else case.fleet.status.get("metrics") or ()
@@ -49,7 +48,7 @@ def _sections(case: Case, now: float, width: int, remarks: tuple[str, ...]) -> I
         yield Group("", pods(case))
     if case.decisions:
         yield Group("", _decisions(case.decisions))
-    if said := (*((case.record.trouble,) if case.record.trouble else ()), *remarks, *case.fleet.notes):
+    if said := (*((case.record.trouble,) if case.record.trouble else ()), *case.fleet.notes):
         yield Group("", notes(said))
 
 

@@ -9,9 +9,9 @@ import yaml
 from specfleet.api import names
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.api.validation import findings, not_implemented, parse
-from specfleet.cli.margins import unresolvable
 from specfleet.cli.unknown import unknown_fields
 from specfleet.cli.words import count
+from specfleet.rollout.margins import remarks
 
 Severity = Literal["error", "finding", "not-implemented"]
 
@@ -125,6 +125,6 @@ def _problems(where: str, resource: Mapping[str, Any], strict: bool) -> Iterator
         yield from (Line(where, name, "error", str(problem)) for problem in parsed)
         return
     advice: Severity = "error" if strict else "finding"
-    yield from (Line(where, name, advice, said) for said in (*findings(parsed), *unresolvable(resource, parsed)))
+    yield from (Line(where, name, advice, said) for said in (*findings(parsed), *remarks(parsed)))
     for field in not_implemented(parsed):
         yield Line(where, name, "not-implemented", f"{field}: accepted, but without effect in this version")

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.judgement.judge import Policy, judge
 from specfleet.judgement.verdict import Verdict
 from specfleet.telemetry.counters import COUNTERS, Tally
@@ -18,17 +17,6 @@ class Replayed:
 
     blocks: int
     verdict: Verdict
-
-
-def policy(spec: SpecDecodeDeploymentSpec) -> Policy:
-    """The judge's policy, as the spec in force sets it."""
-    analysis = spec.rollout.analysis
-    return Policy(
-        speed_percent=analysis.margins.speed_percent,
-        acceptance_points=analysis.margins.acceptance_points,
-        error_points=analysis.margins.error_points,
-        max_blocks=max(1, analysis.max_seconds // analysis.block_seconds),
-    )
 
 
 def replay(evidence: Evidence, comparable: bool, margins: Policy, most: int = MOST) -> tuple[Replayed, ...]:

@@ -5,9 +5,9 @@ import json
 from specfleet.api import names
 from specfleet.api.v1alpha1 import Action
 from specfleet.judgement.guards import ArmFacts, PodFacts, ProbeFacts, first_failure
-from specfleet.judgement.judge import Policy as Margins
 from specfleet.judgement.judge import judge
 from specfleet.judgement.verdict import Verdict
+from specfleet.rollout import margins
 from specfleet.rollout.canary import Facts, Policy, Step
 from specfleet.rollout.memory import Rollout
 from specfleet.rollout.scene import ArmSeen, Scene
@@ -34,15 +34,8 @@ def answer(revision: Revision, action: Action, result: str) -> dict[str, str | N
 
 def verdict(scene: Scene, stable: Revision, canary: Revision, evidence: Evidence) -> Verdict:
     """The judge's verdict on the evidence, with the user's margins."""
-    analysis = scene.spec.rollout.analysis
     comparable = all(stable.payload.get(key) == canary.payload.get(key) for key in COMPARED)
-    margins = Margins(
-        speed_percent=analysis.margins.speed_percent,
-        acceptance_points=analysis.margins.acceptance_points,
-        error_points=analysis.margins.error_points,
-        max_blocks=max(1, analysis.max_seconds // analysis.block_seconds),
-    )
-    return judge(evidence, comparable, margins)
+    return judge(evidence, comparable, margins.policy(scene.spec))
 
 
 def policy(scene: Scene, rollout: Rollout) -> Policy:

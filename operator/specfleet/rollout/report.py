@@ -12,6 +12,7 @@ from specfleet.judgement.verdict import MetricVerdict
 from specfleet.resources.revision import render
 from specfleet.rollout.canary import Note
 from specfleet.rollout.course import Course, ignored
+from specfleet.rollout.margins import remarks
 from specfleet.rollout.revision import first_difference
 from specfleet.rollout.scene import Scene
 from specfleet.rollout.world import Raw, Revision, rfc3339
@@ -25,7 +26,7 @@ STALLED = (Reason.CANARY_ABORTED, Reason.NAME_TAKEN)
 def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -> dict[str, Any]:
     """The whole status, camelCase, without anything unknown. `problems` say why the newest spec is not in force."""
     old = scene.sdd.get("status") or {}
-    hold = _hindered(scene) or _awake(course.hold, old)
+    hold = _hindered(scene, problems) or _awake(course.hold, old)
     stable, canary = scene.roles.stable, scene.roles.canary
     known: dict[str, Any] = {
         "observedGeneration": _generation(scene.sdd),
@@ -46,7 +47,7 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "metrics": [_metric(item) for item in course.verdict.metrics] if course.verdict else None,
         "decisions": [_decision(item) for item in reversed(course.memory.decisions)] or None,
         "lastHandledAction": _action(scene, course),
-        "findings": list(findings(scene.spec))[:32] or None,
+        "findings": [_clip(text) for text in (*findings(scene.spec), *remarks(scene.spec))][:32] or None,
         **_measured(scene, old),
     }
     return {key: value for key, value in known.items() if value is not None}
@@ -120,7 +121,9 @@ def _canary_carries(scene: Scene) -> bool:
     return canary is not None and canary.ready > 0 and canary.name in scene.carriers
 
 
-def _hindered(scene: Scene) -> Note | None:
+def _hindered(scene: Scene, problems: tuple[str, ...]) -> Note | None:
+    if problems:
+        return Note(Reason.CONFIG_INVALID, f"the last valid spec stays in force: {'; '.join(problems)}")
     if scene.seen.refused:
         return Note(Reason.API_ERROR, scene.seen.refused)
     if not scene.seen.taken:

@@ -8,9 +8,10 @@ from specfleet.api import names
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.judgement.guards import ProbeFacts
 from specfleet.resources.evidence import read_evidence
+from specfleet.rollout.margins import bounds_of
 from specfleet.rollout.memory import Memory
 from specfleet.rollout.roles import Roles, assign
-from specfleet.rollout.shape import Bounds, limit
+from specfleet.rollout.shape import Bounds
 from specfleet.rollout.world import Objects, Pod, Raw, Revision, revisions
 from specfleet.telemetry.counters import Tally
 from specfleet.telemetry.evidence import EMPTY, Evidence
@@ -101,16 +102,8 @@ class Scene:
         return stuck and self.spec.rollout.max_surge is None
 
     def bounds(self, borrowed: bool) -> Bounds:
-        """How many pods a rollout may have. Unless the user says, it surges one pod, or borrows it from stable."""
-        replicas, rollout = self.spec.replicas, self.spec.rollout
-        surge = limit(rollout.max_surge, replicas, up=True)
-        unavailable = limit(rollout.max_unavailable, replicas, up=False)
-        if surge is None:
-            surge = 0 if borrowed else 1
-        if unavailable is None:
-            unavailable = 0 if surge else 1
-        # More than as many again is of no use to a rollout.
-        return Bounds(replicas, min(surge, replicas), unavailable if surge or unavailable else 1)
+        """How many pods a rollout may have."""
+        return bounds_of(self.spec, borrowed)
 
     def probed(self, pods: tuple[Pod, ...]) -> int:
         """How many of the ready ones have answered every probe well."""
