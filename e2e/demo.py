@@ -3,35 +3,15 @@
 The verdict is not the operator's: the load generator's answers per pod and the pods' own counters decide the exit code.
 """
 
-import argparse
-import signal
-import sys
 import textwrap
 import time
-from types import FrameType
-from typing import NoReturn
 
-from harness.errors import HarnessError
 from harness.fleet import Fleet, manifest, tokens
 from harness.stage import Stage
+from harness.telling import Story, command
 
 NAME = "qwen"
 BROKEN_DRAFTER = "example/accepts-nothing"  # the simulated server knows it by its name
-
-
-class Story:
-    """Runs the two rollouts and keeps what was seen from outside."""
-
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-        self.fleet = Fleet(stage, NAME)
-        self.failed: list[str] = []
-
-    def check(self, holds: bool, what: str) -> None:
-        """One thing that must have happened, as seen from outside."""
-        print(f"          {'✓' if holds else '✗'} {what}", flush=True)
-        if not holds:
-            self.failed.append(what)
 
 
 def first_rollout(story: Story) -> str:
@@ -105,7 +85,7 @@ def ending(story: Story) -> None:
 
 def run() -> int:
     with Stage() as stage:
-        story = Story(stage)
+        story = Story(stage, Fleet(stage, NAME))
         first = first_rollout(story)
         with story.fleet.traffic(rate=10):
             stage.say("requests flow: 10 a second, chat and code, half of them streams")
@@ -114,24 +94,8 @@ def run() -> int:
             abort(story, second)
             ending(story)
         stage.say("the cluster goes, and everything with it")
-    print("\nIt happened as it should." if not story.failed else f"\nFAILED: {'; '.join(story.failed)}")
-    return 1 if story.failed else 0
-
-
-def interrupted(_: int, __: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-def main() -> None:
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    signal.signal(signal.SIGTERM, interrupted)
-    try:
-        sys.exit(run())
-    except HarnessError as error:
-        sys.exit(f"demo: {error}")
-    except KeyboardInterrupt:
-        sys.exit("demo: interrupted; everything is stopped")
+    return story.verdict()
 
 
 if __name__ == "__main__":
-    main()
+    command("demo", __doc__, run)

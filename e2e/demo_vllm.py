@@ -4,20 +4,16 @@ A 6 M model with a 1 M drafter stands in for large ones, so what is fast here sa
 is vLLM's own verdict. The load generator's answers per pod and the pods' own counters decide the exit code.
 """
 
-import argparse
 import json
-import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
-from types import FrameType
-from typing import NoReturn
 
 from harness import vllm_fleet, vllm_image
-from harness.errors import HarnessError, say
+from harness.errors import say
 from harness.fleet import Fleet, tokens
 from harness.stage import Stage
+from harness.telling import Story, command
 from harness.vllm_env import VERSION
 from harness.witness import Sighting
 
@@ -25,21 +21,6 @@ NAME = "tiny"
 START = 400  # seconds for a pod to be ready: 30 alone on an idle machine, 150 beside others on a busy one
 MIX = "code=0.5,writing=0.5"
 RATE = 0.8  # requests a second: two pods share two cores with everything else
-
-
-@dataclass(slots=True)
-class Story:
-    """What is watched and what did not happen as it should."""
-
-    stage: Stage
-    fleet: Fleet
-    failed: list[str] = field(default_factory=list)
-
-    def check(self, holds: bool, what: str) -> None:
-        """One thing that must have happened, as seen from outside."""
-        print(f"          {'✓' if holds else '✗'} {what}", flush=True)
-        if not holds:
-            self.failed.append(what)
 
 
 def first_rollout(story: Story) -> str:
@@ -56,8 +37,8 @@ def first_rollout(story: Story) -> str:
 def version(stage: Stage, address: str) -> str:
     """What a pod says on /version."""
     script = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=10).read().decode())"
-    command = [*stage.cluster.exec_prefix, sys.executable, "-c", script, f"http://{address}:8000/version"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    asked = [*stage.cluster.exec_prefix, sys.executable, "-c", script, f"http://{address}:8000/version"]
+    answer = subprocess.run(asked, capture_output=True, text=True, check=True)
     return str(json.loads(answer.stdout)["version"]).partition("+")[0]
 
 
@@ -139,24 +120,8 @@ def run() -> int:
             abort(story, second)
             ending(story)
         stage.say("the cluster goes, and everything with it")
-    print("\nIt happened as it should." if not story.failed else f"\nFAILED: {'; '.join(story.failed)}")
-    return 1 if story.failed else 0
-
-
-def interrupted(_: int, __: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-def main() -> None:
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    signal.signal(signal.SIGTERM, interrupted)
-    try:
-        sys.exit(run())
-    except HarnessError as error:
-        sys.exit(f"demo-vllm: {error}")
-    except KeyboardInterrupt:
-        sys.exit("demo-vllm: interrupted; everything is stopped")
+    return story.verdict()
 
 
 if __name__ == "__main__":
-    main()
+    command("demo-vllm", __doc__, run)
