@@ -78,7 +78,7 @@ def test_from_a_cluster_without_the_crd_to_an_aborted_canary(
     stored = json.loads(control_plane.kubectl("get", "sdd", "llama", "-o", "json", "--show-managed-fields"))
     action = stored["spec"]["rollout"]["action"]
     assert (stored["spec"]["paused"], action["type"], action["revision"]) == (True, "Abort", "llama-9d2zx4kv")
-    assert "kubectl-specfleet" in {entry["manager"] for entry in stored["metadata"]["managedFields"]}
+    assert "specfleet-cli" in {entry["manager"] for entry in stored["metadata"]["managedFields"]}
 
 
 def test_a_user_who_may_read_pods_alone_sees_them_and_may_not_steer(run: Run, control_plane: ControlPlane) -> None:

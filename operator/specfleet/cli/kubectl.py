@@ -65,7 +65,7 @@ class Kubectl:
 
     def patch(self, name: str, patch: Mapping[str, Any]) -> None:
         """Merge `patch` into the SDD. Raises KubectlError, for example where an admission rule refuses it."""
-        manager = "--field-manager=kubectl-specfleet"
+        manager = "--field-manager=specfleet-cli"  # Flux takes back what managers that begin with kubectl wrote
         _checked(self._run("patch", RESOURCE, name, "--type=merge", manager, "-p", json.dumps(patch)))
 
     def _near(self, name: str) -> str:
