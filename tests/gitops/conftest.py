@@ -150,6 +150,18 @@ async def first_crashes(begin: Callable[..., Story]) -> None:
     await story.run_until_reason("PodsCrashing")
 
 
+async def first_image_is_missing(begin: Callable[..., Story]) -> None:
+    story = begin()
+    story.behave(1, start=1000.0)
+    await story.run_until(lambda: bool(story.fleet.pods()))
+    await story.run(2)
+    raw = story.fleet.pods()[0]
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
+    container = {**raw["status"]["containerStatuses"][0], "state": waiting}
+    story.kube.put({**raw, "status": {**raw["status"], "containerStatuses": [container]}})
+    await story.run_until_reason("ImageUnavailable")
+
+
 async def stable_dies(begin: Callable[..., Story]) -> None:
     story = await carrying(begin)
     story.behave(1, start=300.0)
@@ -211,6 +223,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     zero_and_back,
     zero_from_the_start,
     first_crashes,
+    first_image_is_missing,
     stable_dies,
     everything_dies,
     one_pod_dies,

@@ -44,6 +44,7 @@ HEALTH = {
     Reason.USER_ABORTED: "Degraded",
     Reason.CANARY_ABORTED: "Degraded",
     Reason.PODS_CRASHING: "Degraded",
+    Reason.IMAGE_UNAVAILABLE: "Degraded",
     Reason.STABLE_UNAVAILABLE: "Degraded",
     Reason.CONFIG_INVALID: "Degraded",
     Reason.NAME_TAKEN: "Degraded",

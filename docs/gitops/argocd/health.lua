@@ -33,7 +33,7 @@ if stalled.status == "True" then
 end
 
 local degraded = {
-  StableUnavailable = true, PodsCrashing = true,
+  StableUnavailable = true, PodsCrashing = true, ImageUnavailable = true,
   -- a canary is being ended; CanaryAborted follows
   CanaryDead = true, CanaryIncorrect = true, CanaryNotAccepting = true, CanaryErroring = true, CanaryStuck = true,
   CanaryRegressed = true, CanaryInconclusiveTooLong = true, ProgressDeadlineExceeded = true, UserAborted = true,

@@ -126,6 +126,10 @@ class Reason(StrEnum):
     USER_ABORTED = "UserAborted", "abort", "Someone ended the canary.", "Edit the spec, or `retry`."
 
     # Needs a person.
+    IMAGE_UNAVAILABLE = (
+        "ImageUnavailable", "problem", "The image of the pods cannot be pulled.",
+        "Check engine.image and pod.imagePullSecrets; `kubectl describe pod` has the registry's answer.",
+    )  # fmt: skip
     PODS_CRASHING = (
         "PodsCrashing", "problem", "vLLM exits again and again.", "Read the pods' logs (`kubectl logs --previous`).",
     )  # fmt: skip

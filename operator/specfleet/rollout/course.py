@@ -17,6 +17,7 @@ from specfleet.rollout.world import Revision
 from specfleet.telemetry.evidence import EMPTY
 
 HONOURED = "Honoured"
+PULLING = ("ImagePullBackOff", "ErrImagePull")
 #: What full load may bring out, which the canary had not seen, and no prompt or client can be blamed for.
 BY_ITSELF = (Guard.ALIVE, Guard.PROGRESS)
 UNDO = "the revision before it returns"  # why a rollout goes to 100 percent without steps and proof
@@ -177,7 +178,8 @@ def _not_ready(revision: Revision, otherwise: Reason, wanted: int | None = None)
             return Note(Reason.WAITING_FOR_GPUS, f"{ready}; {pod.name}: {pod.unschedulable}")
     for pod in revision.pods:
         if pod.trouble:
-            return Note(Reason.PODS_CRASHING, f"{ready}; {pod.name}: {pod.trouble}")
+            reason = Reason.IMAGE_UNAVAILABLE if pod.trouble.startswith(PULLING) else Reason.PODS_CRASHING
+            return Note(reason, f"{ready}; {pod.name}: {pod.trouble}")
     return Note(otherwise, ready)
 
 
