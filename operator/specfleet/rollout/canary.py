@@ -36,7 +36,7 @@ class Policy:
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What this pass saw of a canary. `probed` counts its ready pods that answered every probe well; `since` is when
-    the looking began; `unreachable` says whose metrics cannot be read, `dark` that the canary's could not too long."""
+    the looking began; `unreachable` says whose metrics cannot be read, `dark` that the canary's long could not."""
 
     canary: Revision
     stable: Revision

@@ -40,13 +40,13 @@ def verdict(scene: Scene, stable: Revision, canary: Revision, evidence: Evidence
 
 def policy(scene: Scene, rollout: Rollout) -> Policy:
     """What the user asked of the rollout."""
-    wanted, analysis = scene.spec.rollout, scene.spec.rollout.analysis
+    wanted = scene.spec.rollout
     weights = tuple(Step(step.weight, step.min_seconds) for step in wanted.steps if step.weight is not None)
     return Policy(
         steps=weights or (Step(50),),
         bounds=scene.bounds(rollout.borrowed),
         paused=scene.spec.paused,
-        max_blocks=max(1, analysis.max_seconds // analysis.block_seconds),
+        max_blocks=margins.max_blocks(scene.spec),
         abort_inconclusive=wanted.on_inconclusive == "Abort",
         startup_seconds=scene.spec.pod.startup_seconds,
     )

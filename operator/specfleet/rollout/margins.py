@@ -34,14 +34,20 @@ def last_shape(spec: SpecDecodeDeploymentSpec) -> Shape | None:
     return shape
 
 
+def max_blocks(spec: SpecDecodeDeploymentSpec) -> int:
+    """Blocks of evidence after which missing proof is inconclusive."""
+    analysis = spec.rollout.analysis
+    return max(1, analysis.max_seconds // analysis.block_seconds)
+
+
 def policy(spec: SpecDecodeDeploymentSpec) -> Policy:
     """The judge's policy. A margin that the user did not set is widened to what the last step's pods can resolve."""
-    analysis, shape = spec.rollout.analysis, last_shape(spec)
+    shape = last_shape(spec)
     return Policy(
         speed_percent=_margin(spec, Metric.SPEED, shape),
         acceptance_points=_margin(spec, Metric.ACCEPTANCE, shape),
         error_points=_margin(spec, Metric.ERRORS, shape),
-        max_blocks=max(1, analysis.max_seconds // analysis.block_seconds),
+        max_blocks=max_blocks(spec),
     )
 
 
