@@ -15,7 +15,7 @@ from specfleet.rollout.world import Raw
 
 MEMORY = "ConfigMap"  # the kind that keeps decisions
 SOON = 0.2  # seconds until another look after a conflict: the cache is about to learn of it
-WORDING_SECONDS = 10.0  # between two writes of a status in which nothing but counts, wording and figures changed
+WORDING_SECONDS = 20.0  # between two writes of a status in which nothing but counts, wording and figures changed
 TERMINATING_SECONDS = 60.0  # then it is tried again: a namespace may be made anew under the same name
 TAKEN_SECONDS = 30.0  # between two tries of a name that someone else has
 

@@ -180,7 +180,9 @@ def _blocked(rollout: Rollout, facts: Facts, shape: Shape) -> Note | None:
     if facts.probed < ready:
         if facts.probe_unknown:
             return Note(Reason.PROBE_UNKNOWN, facts.probe_unknown)
-        return Note(Reason.CANARY_PROBING, f"{facts.probed} of {ready} canary pods have answered their probes")
+        # Later pods are probed too, but a reason that flips with each of them would be noise.
+        reason = _growing(rollout) if facts.carrying else Reason.CANARY_PROBING
+        return Note(reason, f"{facts.probed} of {ready} canary pods have answered their probes")
     return None
 
 
@@ -196,9 +198,12 @@ def _starting(rollout: Rollout, facts: Facts, shape: Shape) -> Note:
     if stuck:
         return Note(Reason.WAITING_FOR_GPUS, f"{stuck[0].name}: {stuck[0].unschedulable}")
     trouble = next((f"; {pod.name}: {pod.trouble}" for pod in facts.canary.pods if pod.trouble), "")
-    reason = Reason.CANARY_PROMOTING if rollout.promoting else Reason.CANARY_STARTING
     ready = f"{facts.canary.ready} of {shape.canary} canary pods ready"
-    return Note(reason, f"{ready}, {facts.stable.ready} of stable's serve and {shape.stable} will{trouble}")
+    return Note(_growing(rollout), f"{ready}, {facts.stable.ready} of stable's serve and {shape.stable} will{trouble}")
+
+
+def _growing(rollout: Rollout) -> Reason:
+    return Reason.CANARY_PROMOTING if rollout.promoting else Reason.CANARY_STARTING
 
 
 def _paused() -> Note:
@@ -207,7 +212,7 @@ def _paused() -> Note:
 
 def _reached(rollout: Rollout, facts: Facts, policy: Policy, step: Step, shape: Shape, now: float) -> Turn:
     note = Note(Reason.STEP_REACHED, describe(step.weight, shape))
-    hold = _paused() if policy.paused else Note(Reason.CANARY_DWELLING, note.message)
+    hold = _paused() if policy.paused else _dwelling(step, now + step.min_seconds)
     reached = replace(rollout, reached=now, blocks_before=facts.blocks)
     return Turn(reached, shape, True, hold, decided=note)
 
@@ -230,8 +235,7 @@ def _weigh(rollout: Rollout, facts: Facts, policy: Policy, step: Step, shape: Sh
         return Turn(rollout, shape, True, hold, promote=True)
     until = max(rollout.reached or now, facts.since) + step.min_seconds
     if now < until:
-        # A time, not a countdown: a message that changed at every look would be written at every look.
-        return Turn(rollout, shape, True, Note(Reason.CANARY_DWELLING, f"at {step.weight}% until {rfc3339(until)}"))
+        return Turn(rollout, shape, True, _dwelling(step, until))
     if rollout.step < len(policy.steps) - 1:
         return _between_steps(rollout, facts, policy, shape)
     if facts.verdict.proven:
@@ -240,6 +244,11 @@ def _weigh(rollout: Rollout, facts: Facts, policy: Policy, step: Step, shape: Sh
     if facts.blocks >= policy.max_blocks:
         return Turn(rollout, shape, True, Note(Reason.CANARY_INCONCLUSIVE, facts.verdict.holding))
     return Turn(rollout, shape, True, _unproven(facts.verdict))
+
+
+def _dwelling(step: Step, until: float) -> Note:
+    """A time, not a countdown: a message that changed at every look would be written at every look."""
+    return Note(Reason.CANARY_DWELLING, f"at {step.weight}% until {rfc3339(until)}")
 
 
 def _between_steps(rollout: Rollout, facts: Facts, policy: Policy, shape: Shape) -> Turn:

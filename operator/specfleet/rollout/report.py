@@ -68,7 +68,8 @@ def invalid(sdd: Raw, problems: tuple[str, ...], time: str) -> dict[str, Any]:
 
 
 def matters(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether a status says something new; counts, wording and measured figures move at every look and can wait."""
+    """Whether a status says something new: replicas too, since a scaler reads them. Other counts, wording and measured
+    figures move at every look and can wait."""
     return _news(before) != _news(after)
 
 
@@ -76,7 +77,7 @@ def _news(status: Mapping[str, Any]) -> list[Any]:
     conditions = [[item.get(key) for key in ("type", "status", "reason")] for item in status.get("conditions", ())]
     revisions = [(status.get(arm) or {}).get("revision") for arm in ("stable", "canary")]
     step = (status.get("step") or {}).get("index")
-    rest = [status.get(key) for key in ("observedGeneration", "decisions", "lastHandledAction", "findings")]
+    rest = [status.get(key) for key in ("observedGeneration", "replicas", "decisions", "lastHandledAction", "findings")]
     return [conditions, revisions, step, *rest]
 
 
