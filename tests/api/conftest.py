@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from apiserver import define
 from harness.controlplane import ControlPlane
 
 CRD = Path(__file__).parents[2] / "crds" / "specfleet.dev_specdecodedeployments.yaml"
@@ -11,7 +12,6 @@ CRD = Path(__file__).parents[2] / "crds" / "specfleet.dev_specdecodedeployments.
 
 @pytest.fixture(scope="session")
 def crd_plane(control_plane: ControlPlane) -> ControlPlane:
-    """The control plane with the CustomResourceDefinition, applied as a user would: on the client's side."""
-    control_plane.kubectl("apply", "-f", str(CRD))
-    control_plane.kubectl("wait", "--for=condition=Established", "-f", str(CRD), "--timeout=30s")
+    """The control plane with the CustomResourceDefinition."""
+    define(control_plane, CRD)
     return control_plane

@@ -1,9 +1,11 @@
 """What is measured between passes: when it is scraped, what counts, and what is forgotten."""
 
+import asyncio
 from itertools import pairwise
 
 import pytest
 
+from specfleet.controller import telemetry
 from specfleet.telemetry.evidence import Arm
 from story import Story
 
@@ -105,3 +107,21 @@ async def test_a_resource_that_is_gone_is_forgotten_with_its_probes():
     story.kube.remove("SpecDecodeDeployment", "chat", "qwen")
     await story.run(5)
     assert story.telemetry._watches == {}
+
+
+async def test_pods_that_never_answer_a_probe_take_nothing_from_the_scrapes(monkeypatch, scrapes):
+    monkeypatch.setattr(telemetry, "AT_ONCE", 1)
+    monkeypatch.setattr(telemetry, "PROBES_AT_ONCE", 1)
+    story, asked = Story(), []
+
+    async def hang(namespace, pod, payload, body):
+        asked.append(pod.name)
+        await asyncio.Event().wait()
+
+    story.telemetry._ask = hang
+    seen = scrapes(story)
+    async with asyncio.timeout(20):
+        await story.run(300)
+    assert len(asked) == 1, "the others wait for their turn"
+    assert {pod for when, pod in seen if when > 240} == {raw["metadata"]["name"] for raw in story.fleet.pods()}
+    story.telemetry.forget(story.key)

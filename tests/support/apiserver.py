@@ -1,10 +1,14 @@
-"""The pytest fixture of a real Kubernetes API: one control plane for the whole run."""
+"""The pytest fixture of a real Kubernetes API, one control plane for the whole run, and how it learns a resource."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from harness.controlplane import ControlPlane
+from harness.process import wait_for
+
+ESTABLISHED = '{.status.conditions[?(@.type=="Established")].status}'
 
 
 @pytest.fixture(scope="session")
@@ -12,3 +16,13 @@ def control_plane() -> Iterator[ControlPlane]:
     """etcd, kube-apiserver and kube-controller-manager on loopback, with an audit log. Use a namespace per test."""
     with ControlPlane(audit=True) as plane:
         yield plane
+
+
+def define(plane: ControlPlane, crd: Path) -> None:
+    """Apply a CustomResourceDefinition, as a user would: on the client's side; returns when it is served.
+
+    `kubectl wait` fails on one that has no conditions yet.
+    """
+    plane.kubectl("apply", "-f", str(crd))
+    status = ("get", "-f", str(crd), "-o", f"jsonpath={ESTABLISHED}")
+    wait_for("resource", 30, lambda: plane.kubectl(*status) == "True", plane.check)

@@ -32,6 +32,20 @@ class KubeHttp:
 
     def call(self, method: str, path: str, body: Object | None = None, content: str = "application/json") -> Object:
         """The answer's object; an AssertionError for any status but 2xx, 404 and 409, for which it is empty."""
+        status, found = self._send(method, path, body, content)
+        if status in (404, 409):
+            return {}
+        assert 200 <= status <= 299, f"{method} {path}: {status} {json.dumps(found)[:500]}"
+        return found
+
+    def refusal(self, path: str, body: Object) -> list[Object]:
+        """The causes (reason, message, field) for which a POST of `body` is invalid; empty if it would be taken."""
+        status, found = self._send("POST", f"{path}?dryRun=All", body, "application/json")
+        assert status in (201, 422), f"POST {path}: {status} {json.dumps(found)[:500]}"
+        causes: list[Object] = found["details"]["causes"] if status == 422 else []
+        return causes
+
+    def _send(self, method: str, path: str, body: Object | None, content: str) -> tuple[int, Object]:
         data = None if body is None else json.dumps(body)
         try:
             self._connection.request(method, path, data, {"Content-Type": content})
@@ -40,11 +54,11 @@ class KubeHttp:
         except (http.client.HTTPException, OSError):
             self._connection.close()  # it opens a new one by itself
             raise
-        if answer.status in (404, 409):
-            return {}
-        assert 200 <= answer.status <= 299, f"{method} {path}: {answer.status} {text[:500]!r}"
-        found: Object = json.loads(text)
-        return found
+        try:
+            found: Object = json.loads(text)
+        except ValueError:
+            found = {"message": text[:500].decode(errors="replace")}
+        return answer.status, found
 
     def get(self, path: str) -> Object:
         """The object at `path`, empty if there is none."""

@@ -78,6 +78,14 @@ def test_a_rollout_that_waits_for_days_does_not_outgrow_a_config_map() -> None:
     assert len(evidence.to_json()) < 500_000
 
 
+def test_what_is_forgotten_are_the_oldest_blocks_and_they_still_count() -> None:
+    evidence = collected([Block({"a": busy(drafts)}, {"c": busy(1)}) for drafts in range(MAX_BLOCKS + 5)])
+    assert [block.stable.drafts for block in evidence.blocks] == list(range(5, MAX_BLOCKS + 5))
+    assert (evidence.forgotten, evidence.seen) == (5, MAX_BLOCKS + 5)
+    assert evidence.pods[Arm.CANARY]["c"].drafts == MAX_BLOCKS + 5
+    assert from_json(evidence.to_json()) == evidence
+
+
 def damaged() -> list[str]:
     good = json.loads(EMPTY.add(Block({"a": busy(9)}, {"c": busy(9)})).to_json())
 

@@ -5,35 +5,22 @@ from dataclasses import dataclass, field, replace
 
 from specfleet.api import names
 from specfleet.api.reasons import Reason, named
-from specfleet.api.v1alpha1 import Action
 from specfleet.judgement.guards import Guard, first_failure
 from specfleet.judgement.verdict import Verdict
+from specfleet.rollout import orders
 from specfleet.rollout.canary import Facts, Note, Turn, advance
-from specfleet.rollout.facts import answer, arm_facts, canary_facts, ordered, policy, probe_unknown, verdict
+from specfleet.rollout.facts import arm_facts, canary_facts, policy, probe_unknown, verdict
 from specfleet.rollout.memory import Decision, Memory, Rollout
+from specfleet.rollout.orders import Mark
 from specfleet.rollout.roles import hard
 from specfleet.rollout.scene import Scene
 from specfleet.rollout.world import Revision
 from specfleet.telemetry.evidence import EMPTY
 
-HONOURED = "Honoured"
 PULLING = ("ImagePullBackOff", "ErrImagePull")
 #: What full load may bring out, which the canary had not seen, and no prompt or client can be blamed for.
 BY_ITSELF = (Guard.ALIVE, Guard.PROGRESS)
 UNDO = "the revision before it returns"  # why a rollout goes to 100 percent without steps and proof
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """Annotations for a ControllerRevision: what must outlive a lost status. None takes one off.
-
-    An `urgent` mark is the first write of the pass; others follow the memory that goes with them.
-    """
-
-    revision: Revision
-    notes: Mapping[str, str | None]
-    why: str
-    urgent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +61,9 @@ def _finish(scene: Scene, course: Course) -> Course:
     written = {key: value for key, value in scene.written.items() if key != "replicas"}
     known = set(scene.memory.decisions)
     fresh = tuple(decision for decision in course.memory.decisions if decision not in known)
-    marks = (*course.marks, *_ignored(scene, course)) if scene.spec.replicas else course.marks
+    marks = course.marks
+    if scene.spec.replicas and not course.create:
+        marks = (*marks, *orders.unanswered(scene, marks))
     return replace(course, memory=replace(course.memory, spec=written), decided=fresh, marks=marks)
 
 
@@ -231,52 +220,26 @@ def _canary(scene: Scene, memory: Memory, stable: Revision, canary: Revision) ->
 
 def _marks(scene: Scene, canary: Revision, turn: Turn) -> tuple[Mark, ...]:
     """The latch of an abort, and the action that this pass honours."""
-    action = scene.spec.rollout.action
-    honoured: dict[str, str | None] = {}
-    if action and ordered(scene, canary) in ("Promote", "Abort"):
-        honoured = answer(canary, action, HONOURED)
-    if turn.abort:
-        line = f"{turn.abort.reason}: {turn.abort.message}"
-        return (Mark(canary, {names.ABORTED: line, **honoured}, f"abort latches: {line}", urgent=True),)
-    return (Mark(canary, honoured, f"{action.type} is honoured"),) if action and honoured else ()
+    asked = orders.of_the_canary(scene, canary)
+    if turn.abort is None:
+        return asked
+    line = f"{turn.abort.reason}: {turn.abort.message}"
+    notes = {names.ABORTED: line, **(asked[0].notes if asked else {})}
+    return (Mark(canary, notes, f"abort latches: {line}", urgent=True),)
 
 
 def _reversal(scene: Scene) -> tuple[Mark, ...]:
-    """At rest: an abort that Retry lifts, or a stable revision that is rejected, by Undo or by a guard."""
-    roles, action = scene.roles, scene.spec.rollout.action
-    if roles.target and roles.latched and action and ordered(scene, roles.target) == "Retry":
-        notes = {names.ABORTED: None, **answer(roles.target, action, HONOURED)}
-        return (Mark(roles.target, notes, f"{roles.target.name} is tried again: Retry was asked for"),)
-    if roles.stable is None or roles.target is not roles.stable or roles.previous is None or roles.stable.aborted:
+    """At rest: what a person asks for, else the latch on a stable revision that a guard rejects."""
+    if asked := orders.at_rest(scene):
+        return asked
+    stable = orders.undoable(scene)
+    if stable is None or not scene.roles.retained:
         return ()
-    if action and ordered(scene, roles.stable) == "Undo":
-        notes = {names.ABORTED: f"{Reason.UNDONE}: Undo was asked for", **answer(roles.stable, action, HONOURED)}
-        return (Mark(roles.stable, notes, f"{roles.stable.name} is rejected: Undo was asked for"),)
-    failure = first_failure(arm_facts(scene, roles.stable, scene.seen.stable), None) if roles.retained else None
+    failure = first_failure(arm_facts(scene, stable, scene.seen.stable), None)
     if failure is None or failure.guard not in BY_ITSELF:
         return ()
     line = f"{failure.reason}: {failure.message}"
-    return (Mark(roles.stable, {names.ABORTED: line}, f"{roles.stable.name} is rejected: {line}", urgent=True),)
-
-
-def _ignored(scene: Scene, course: Course) -> tuple[Mark, ...]:
-    """An action that nothing here honours is answered now, or it would act on a later state that nobody meant."""
-    action = scene.spec.rollout.action
-    meant = scene.revisions.get(action.revision) if action else None
-    if action is None or meant is None or course.create or not ordered(scene, meant):
-        return ()
-    if any(names.ACTIONS in mark.notes for mark in course.marks):
-        return ()
-    result = ignored(scene, action)
-    return (Mark(meant, answer(meant, action, result), f"{action.type} is not honoured: {result}"),)
-
-
-def ignored(scene: Scene, action: Action) -> str:
-    """Why an action is not honoured."""
-    roles, needed = scene.roles, {"Retry": "aborted", "Undo": "stable"}.get(action.type, "the canary")
-    if action.type == "Undo" and roles.stable and roles.stable.name == action.revision and roles.previous is None:
-        return "UndoUnavailable: no earlier promoted revision is kept"
-    return f"Ignored: {action.revision} is not {needed}"
+    return (Mark(stable, {names.ABORTED: line}, f"{stable.name} is rejected: {line}", urgent=True),)
 
 
 def _must_carry_all(facts: Facts) -> bool:

@@ -1,35 +1,18 @@
 """Gathers what one look at a canary knows: guards, verdict, orders, the user's policy. Pure."""
 
-import json
-
-from specfleet.api import names
-from specfleet.api.v1alpha1 import Action
 from specfleet.judgement.guards import ArmFacts, PodFacts, ProbeFacts, first_failure
 from specfleet.judgement.judge import judge
 from specfleet.judgement.verdict import Verdict
 from specfleet.rollout import margins
 from specfleet.rollout.canary import Facts, Policy, Step
 from specfleet.rollout.memory import Rollout
+from specfleet.rollout.orders import ordered
 from specfleet.rollout.scene import ArmSeen, Scene
 from specfleet.rollout.world import Revision
 from specfleet.telemetry.evidence import Evidence
 
 NO_PROBES = ProbeFacts(0, 0, 0, "")
-KEPT_ANSWERS = 20
 COMPARED = ("method", "numSpeculativeTokens", "schedule")  # equal in both arms, or acceptance is no comparison
-
-
-def ordered(scene: Scene, revision: Revision) -> str:
-    """The type of the action that is meant for this revision and has not been answered yet; empty if there is none."""
-    action = scene.spec.rollout.action
-    meant = action is not None and action.revision == revision.name and action.id not in revision.answered
-    return str(action.type) if action and meant else ""
-
-
-def answer(revision: Revision, action: Action, result: str) -> dict[str, str | None]:
-    """The annotation that keeps what became of an action, beside the last few before it: none is looked at twice."""
-    answers = {**revision.answered, action.id: result}
-    return {names.ACTIONS: json.dumps(dict(list(answers.items())[-KEPT_ANSWERS:]))}
 
 
 def verdict(scene: Scene, stable: Revision, canary: Revision, evidence: Evidence) -> Verdict:

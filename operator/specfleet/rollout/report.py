@@ -11,8 +11,9 @@ from specfleet.api.validation import findings, not_implemented
 from specfleet.judgement.verdict import MetricVerdict
 from specfleet.resources.revision import render
 from specfleet.rollout.canary import Note
-from specfleet.rollout.course import Course, ignored
+from specfleet.rollout.course import Course
 from specfleet.rollout.margins import remarks
+from specfleet.rollout.orders import ignored
 from specfleet.rollout.revision import first_difference
 from specfleet.rollout.scene import Scene
 from specfleet.rollout.world import Raw, Revision, rfc3339
