@@ -13,12 +13,13 @@ from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.api.validation import parse
 from specfleet.rollout.course import Course, chart
 from specfleet.rollout.memory import Decision
+from specfleet.rollout.preconditions import Verb, Write
 from specfleet.rollout.report import QUIET, invalid, status
 from specfleet.rollout.revision import identity
 from specfleet.rollout.roles import Roles
 from specfleet.rollout.scene import Scene, Seen, remembered, set_scene
 from specfleet.rollout.world import Objects, Pod, Raw, rfc3339
-from specfleet.rollout.writes import Verb, Write, writes
+from specfleet.rollout.writes import writes
 from specfleet.tuning.lengths import tokens_per_step_by_length
 
 __all__ = ["Event", "Objects", "Plan", "Seen", "Verb", "Write", "plan"]
@@ -82,7 +83,7 @@ def plan(sdd: Raw, objects: Objects, seen: Seen, now: float, terminating: bool =
         probe=_to_probe(scene),
         roles=scene.roles,
         tokens_per_step=tokens_per_step_by_length(seen.stable.recent),
-        carrying=scene.roles.canary is not None and scene.selected is None,
+        carrying=scene.roles.canary is not None and scene.routing.sole is None,
         spec=spec,
     )
 

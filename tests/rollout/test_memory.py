@@ -36,11 +36,16 @@ def test_equal_memories_give_equal_text(memory):
         '{"rollout": 1, "decisions": [], "spec": {}}',
         '{"rollout": null, "decisions": [{"when": 1}], "spec": {}}',
         '{"rollout": null, "decisions": [], "spec": 7}',
-        '{"rollout": {"canary": "x", "uids": ["a", "b"], "new": 1}, "decisions": [], "spec": {}}',
+        '{"rollout": {"canary": "x", "uids": ["a", "b"], "step": {}}, "decisions": 1, "spec": {}}',
     ],
 )
 def test_garbage_is_an_empty_memory(garbage):
     assert Memory.from_json(garbage) == Memory()
+
+
+def test_what_a_newer_operator_remembered_is_passed_over():
+    text = '{"rollout": {"canary": "x", "uids": ["a", "b"], "new": 1}, "decisions": [], "spec": {}, "later": []}'
+    assert Memory.from_json(text) == Memory(Rollout("x", ("a", "b")))
 
 
 @given(text)

@@ -5,6 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from fake_gateway import FakeGateway
 from fake_kube import FakeKube
 from fake_vllm import Behaviour, Server
 from specfleet.api import names
@@ -53,9 +54,11 @@ class FakeFleet:
     clock: Clock
     watchdog: Watchdog
     gpus: int | None = None
+    gateway: FakeGateway | None = None
     arrivals: float = 40.0
     behaviours: dict[int, Behaviour] = field(default_factory=dict)
     lost: float = 0.0  # requests that reached a pod which could not answer, and which no fault had broken
+    _served: bool = False
     _broken: set[str] = field(default_factory=set)
     _lives: dict[str, _Life] = field(default_factory=dict)
     _endpoints: list[str] = field(default_factory=list)  # uids that the proxies send requests to
@@ -74,7 +77,7 @@ class FakeFleet:
 
     def next_change(self) -> float | None:
         """When something will happen by itself."""
-        times = [self._due]
+        times = [self._due, self.gateway.next_change() if self.gateway else None]
         for life in self._lives.values():
             times += [life.ready_at, life.crash_at, life.gone_at]
         return min((time for time in times if time is not None), default=None)
@@ -139,16 +142,20 @@ class FakeFleet:
     def _heard(self, event: str, raw: Object) -> None:
         if raw["kind"] in ("Deployment", "Service", "Pod"):
             self._due = min(self._due or self.clock.now + LAG, self.clock.now + LAG)
-        if raw["kind"] in ("Service", "ControllerRevision"):
+        if raw["kind"] in ("Service", "ControllerRevision", "HTTPRoute"):
             self.watchdog.weigh({uid for uid, life in self._lives.items() if life.server.probed})
 
     def _act(self) -> None:
         now = self.clock.now
         if self._due is not None and self._due <= now:
             self._due = None
-            self._endpoints = [raw["metadata"]["uid"] for raw in self.watchdog.selected()]
+            self._endpoints = [raw["metadata"]["uid"] for raw in self.watchdog.behind(self.watchdog.name)]
+            if self.gateway:
+                self.gateway.resolve()
             self._deployments()
             self._schedule()
+        if self.gateway:
+            self.gateway.act()
         for raw in self.pods():
             self._live(raw, self._life(raw), now)
 
@@ -275,17 +282,31 @@ class FakeFleet:
         if seconds <= 0 or not self.arrivals:
             return
         there = {raw["metadata"]["uid"]: raw for raw in self.pods()}
-        for uid in self._endpoints:
-            rate, raw = self.arrivals / len(self._endpoints), there.get(uid)
-            if raw is not None and pod(raw).ready:
-                self._life(raw).server.serve(self._how(raw), rate, self.clock.now, seconds)
-            elif uid not in self._broken:
-                self.lost += rate * seconds
+        for part, uids in self._parts():
+            self._served = self._served or bool(uids)
+            if not uids and self._served:  # until then there is nothing to lose
+                self.lost += self.arrivals * part * seconds
+            for uid in uids:
+                rate, raw = self.arrivals * part / len(uids), there.get(uid)
+                if raw is not None and pod(raw).ready:
+                    self._life(raw).server.serve(self._how(raw), rate, self.clock.now, seconds)
+                elif uid not in self._broken:
+                    self.lost += rate * seconds
+
+    def _parts(self) -> list[tuple[float, list[str]]]:
+        if self.gateway:
+            return [(part, uids) for _, part, uids in self.gateway.parts()]
+        return [(1.0, self._endpoints)] if self._endpoints else []
 
     def shares(self) -> dict[str, int]:
-        """Percent of new requests by revision, as `Service <name>` selects now."""
-        selected = [revision_of(raw) for raw in self.watchdog.selected()]
-        return {revision: round(100 * selected.count(revision) / len(selected)) for revision in set(selected)}
+        """Percent of new requests by revision, as the Service, or the route, has it now."""
+        parts: dict[str, float] = {}
+        weights = self.watchdog.weights()
+        for service, weight in weights.items():
+            behind = [revision_of(raw) for raw in self.watchdog.behind(service)]
+            for revision in behind:
+                parts[revision] = parts.get(revision, 0.0) + 100 * weight / sum(weights.values()) / len(behind)
+        return {revision: round(part) for revision, part in parts.items()}
 
 
 def _first_to_go(raw: Object) -> tuple[bool, bool, bool, int, float, str]:

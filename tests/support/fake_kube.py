@@ -4,13 +4,16 @@ Objects are never changed in place, so nobody needs a copy.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from specfleet.api import names
 from specfleet.controller.protocol import (
+    HTTP_ROUTE,
     RESOURCES,
     SDD,
+    UNLABELLED,
     ApiError,
     Conflict,
     Exists,
@@ -72,7 +75,7 @@ class FakeKube:
 
     async def list(self, resource: Resource) -> list[Object]:
         self._before("list", resource.kind, "")
-        return [raw for raw in self.all(resource.kind) if resource is SDD or names.DEPLOYMENT in _labels(raw)]
+        return [raw for raw in self.all(resource.kind) if resource in UNLABELLED or names.DEPLOYMENT in _labels(raw)]
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
         how = self._before("get", resource.kind, name)
@@ -83,8 +86,16 @@ class FakeKube:
     async def write(self, namespace: str, write: Write) -> Object:
         how = self._before(write.verb.value, write.kind, write.name)
         body = {**write.body, "metadata": {**write.body["metadata"], "namespace": namespace}}
-        verbs = {Verb.CREATE: self._create, Verb.APPLY: self._apply, Verb.PATCH: self._patch, Verb.DELETE: self._delete}
+        verbs = {
+            Verb.CREATE: self._create,
+            Verb.APPLY: self._apply,
+            Verb.PATCH: self._patch,
+            Verb.DELETE: self._delete,
+            Verb.JSON_PATCH: self._json_patch,
+        }
         written = verbs[write.verb](body)
+        if write.kind == HTTP_ROUTE.kind and write.verb is not Verb.DELETE:
+            written = self.managed(written, names.FIELD_MANAGER)
         for told in self.written:
             told(write)
         self._after(how)
@@ -157,7 +168,20 @@ class FakeKube:
         for watch in self.watches:
             watch(event, raw)
 
+    def managed(self, raw: Object, manager: str) -> Object:
+        """The rules of a route belong to who wrote them last."""
+        owned = {"f:spec": {"f:rules": {}}}
+        entry = {"manager": manager, "operation": "Apply", "time": rfc3339(self.clock()), "fieldsV1": owned}
+        return self.put({**raw, "metadata": {**raw["metadata"], "managedFields": [entry]}})
+
     # Verbs.
+
+    def _json_patch(self, body: Object) -> Object:
+        live = self._live(*_place(body))
+        patched = deepcopy(live)
+        for operation in body["patch"]:
+            _operate(patched, operation)
+        return live if patched == live else self.put(patched)
 
     def _create(self, body: Object) -> Object:
         kind, namespace, name = _place(body)
@@ -268,6 +292,26 @@ def _json_merge(live: Any, patch: Any) -> Any:
         else:
             result[key] = _json_merge(result.get(key), value)
     return result
+
+
+def _operate(document: Any, operation: Object) -> None:
+    """One operation of RFC 6902 on paths without escapes."""
+    *way, last = operation["path"].split("/")[1:]
+    for step in way:
+        document = document[int(step)] if isinstance(document, list) else document.get(step, {})
+    place = int(last) if isinstance(document, list) else last
+    verb, value = operation["op"], operation.get("value")
+    if verb == "test":
+        found = document[place] if isinstance(document, list) and place < len(document) else None
+        found = document.get(place) if isinstance(document, dict) else found
+        if found != value:
+            raise Conflict(409, "the object is not the one that was read")
+    elif verb == "remove":
+        del document[place]
+    elif verb == "add" and isinstance(document, list):
+        document.insert(place, value)
+    else:
+        document[place] = value
 
 
 def matching(pods: Sequence[Object], selector: dict[str, str]) -> Iterator[Object]:

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fake_fleet import Clock, FakeFleet
+from fake_gateway import FakeGateway, gateway_object
 from fake_kube import Crash, FakeKube
 from fake_vllm import Behaviour
 from specfleet.api import names
 from specfleet.controller.cache import Cache, Key
-from specfleet.controller.protocol import CHILDREN, SDD, ApiError
+from specfleet.controller.protocol import SDD, UNLABELLED, WATCHED, ApiError
 from specfleet.controller.reconcile import Reconciler
 from specfleet.controller.telemetry import Telemetry
 from specfleet.rollout.scene import Seen
@@ -42,12 +43,15 @@ SPEC: Mapping[str, Any] = {
 
 @dataclass(slots=True)
 class Story:
-    """One SDD `chat/qwen` in one cluster. `lag` is for how many seconds watch events stay on their way."""
+    """One SDD `chat/qwen` in one cluster. `lag` is for how many seconds watch events stay on their way.
+    `route` is the HTTPRoute by which clients come; empty where they use the Service. `before` lies there already."""
 
     gpus: int | None = None
     unavailable: int = 0
     surge: int = 1
     lag: float = 0.0
+    route: str = ""
+    before: tuple[Object, ...] | list[Object] = ()
     spec: Mapping[str, Any] = field(default_factory=dict)
     key: Key = field(default_factory=lambda: Key("chat", "qwen"))
     clock: Clock = field(default_factory=Clock)
@@ -66,10 +70,14 @@ class Story:
     def __post_init__(self) -> None:
         self.kube = FakeKube(self.clock)
         self.watchdog = Watchdog(self.kube, self.key.namespace, self.key.name, self.unavailable, self.surge)
-        self.fleet = FakeFleet(self.kube, self.clock, self.watchdog, self.gpus)
+        gateway = FakeGateway(self.kube, self.clock, self.watchdog) if self.route else None
+        self.watchdog.route = self.route
+        self.fleet = FakeFleet(self.kube, self.clock, self.watchdog, self.gpus, gateway)
         self.transcript = Transcript(self.key, self.fleet, self.clock.now)
         self.kube.watches.append(self._heard)
         self._boot()
+        for raw in (gateway_object(), *self.before):
+            self.kube.put(raw)
         self.kube.put(
             {
                 "apiVersion": names.API_VERSION,
@@ -81,7 +89,7 @@ class Story:
 
     def fork(self, lag: float = 0.0) -> "Story":
         """Another story that begins where this one is, with an operator that has just started."""
-        other = Story(self.gpus, self.unavailable, self.surge, lag, self.spec, self.key)
+        other = Story(self.gpus, self.unavailable, self.surge, lag, self.route, spec=self.spec, key=self.key)
         other.clock.now = other.transcript.began = self.clock.now
         other.kube.copy_from(self.kube)
         other.fleet.copy_from(self.fleet)
@@ -236,7 +244,7 @@ class Story:
         self._due = due if self._due is None else min(self._due, due)
 
     def _boot(self) -> None:
-        self._cache = Cache()
+        self._cache = Cache(sees_gateways=True)
         self.telemetry = Telemetry(self.fleet.scrape, self.fleet.ask, self.clock, lambda _: self._ask(DEBOUNCE))
         recorder = Telling(self.kube, "story", self.clock)
         recorder.line = self.transcript.line
@@ -258,7 +266,7 @@ class Story:
 
     async def _start(self) -> None:
         self._boot()
-        for resource in (SDD, *CHILDREN):
+        for resource in WATCHED:
             self._cache.replace(resource, await self.kube.list(resource))
         self._stopped_until = None
 
@@ -273,7 +281,7 @@ class Story:
             known = self._cache.sdd(self.key) if raw["kind"] == SDD.kind else None
             if event == "DELETED":
                 self._cache.drop(raw["kind"], meta["namespace"], meta["name"], meta["uid"])
-            elif raw["kind"] == SDD.kind or names.DEPLOYMENT in (meta.get("labels") or {}):
+            elif raw["kind"] in UNLABELLED_KINDS or names.DEPLOYMENT in (meta.get("labels") or {}):
                 self._cache.put(raw)
             told = known is not None and known["metadata"]["generation"] == meta["generation"]
             own = raw["kind"] == "ConfigMap" and event == "MODIFIED"
@@ -281,6 +289,7 @@ class Story:
                 self._ask(DEBOUNCE)
 
 
+UNLABELLED_KINDS = tuple(resource.kind for resource in UNLABELLED)
 _COUNTED = ("ControllerRevision", "Deployment", "Service", "PodDisruptionBudget", "ConfigMap")
 
 

@@ -29,6 +29,7 @@ class Watchdog:
     _unserved_since: float | None = None
     _withdrawn: set[str] = field(default_factory=set)  # aborted revisions that have lost their weight
     _wide: bool = False
+    route: str = ""  # the HTTPRoute that clients come by; empty where they use the Service
 
     def excuse(self) -> None:
         """Pods went for a reason that is not the operator's; capacity counts again once it was whole."""
@@ -46,6 +47,8 @@ class Watchdog:
             self.wrong(f"only {len(selected)} of at least {fewest} pods are selected")
         self._whole = len(selected) >= fewest
         self._look_for_outage(selected, now)
+        if self.route:
+            self._look_at_route(fewest)
 
     def created(self, present: int) -> None:
         """A Deployment got one more pod: so many hold a GPU now, those on their way out among them."""
@@ -64,16 +67,27 @@ class Watchdog:
         """Something was written. A revision gets weight when all its pods are probed, and after an abort no more."""
         for record in self.kube.all("ControllerRevision"):
             self._weigh(record, probed)
-        service = self._service()
-        self._wide = service is not None and names.REVISION not in service["spec"]["selector"]
+        self._wide = len({revision_of(raw) for raw in self.selected()}) > 1
 
     def selected(self) -> list[Object]:
         """Pods that `Service <name>` sends new requests to."""
-        service = self._service()
-        if service is None:
+        found = [raw for service in self.weights() for raw in self.behind(service)]
+        return list({raw["metadata"]["uid"]: raw for raw in found}.values())
+
+    def behind(self, service: str) -> list[Object]:
+        """Pods that a Service sends new requests to."""
+        raw = self.kube.find("Service", self.namespace, service)
+        if raw is None:
             return []
-        pods = self.kube.all("Pod")
-        return [raw for raw in matching(pods, service["spec"]["selector"]) if pod(raw).taking_traffic]
+        chosen = matching(self.kube.all("Pod"), raw["spec"]["selector"])
+        return [item for item in chosen if pod(item).taking_traffic]
+
+    def weights(self) -> dict[str, int]:
+        """The Services that clients reach, with their weights in the route."""
+        if not self.route:
+            return {self.name: 1}
+        live = self.kube.find("HTTPRoute", self.namespace, self.route)
+        return weights_of(live) if live else {}
 
     def replicas(self) -> int:
         """spec.replicas; 0 without an SDD."""
@@ -102,10 +116,19 @@ class Watchdog:
                 self.wrong(f"{', '.join(unprobed)} gets weight without a probe")
 
     def _chosen(self, revision: str) -> Iterator[Object]:
-        service = self._service()
-        if service is None or service["spec"]["selector"].get(names.REVISION, revision) != revision:
-            return iter(())
-        return (raw for raw in self.kube.all("Pod") if revision_of(raw) == revision)
+        return (raw for raw in self.selected() if revision_of(raw) == revision)
+
+    def _look_at_route(self, fewest: int) -> None:
+        """No weight without ready pods, none that they cannot carry, and never a rule without any weight."""
+        weights = self.weights()
+        if self.kube.find("HTTPRoute", self.namespace, self.route) and not sum(weights.values()):
+            self.wrong("the rule has no weight at all")
+        if not self._whole:
+            return
+        for service, weight in weights.items():
+            ready, asked = len(self.behind(service)), weight * fewest / sum(weights.values())
+            if ready < asked - 1:
+                self.wrong(f"{service} carries {weight} of {sum(weights.values())} with {ready} of {fewest} pods")
 
     def _look_for_outage(self, selected: list[Object], now: float) -> None:
         able = [raw for raw in self.kube.all("Pod") if pod(raw).taking_traffic and not self._aborted(revision_of(raw))]
@@ -115,9 +138,6 @@ class Watchdog:
         self._unserved_since = self._unserved_since or now
         if now - self._unserved_since > PATIENCE:
             self.wrong(f"nobody serves, though {able[0]['metadata']['name']} could")
-
-    def _service(self) -> Object | None:
-        return self.kube.find("Service", self.namespace, self.name)
 
     def _aborted(self, revision: str) -> bool:
         record = self.kube.find("ControllerRevision", self.namespace, revision)
@@ -131,3 +151,9 @@ class Watchdog:
 def revision_of(raw: Object) -> str:
     """The revision that a pod belongs to."""
     return str((raw["metadata"].get("labels") or {}).get(names.REVISION, ""))
+
+
+def weights_of(route: Object) -> dict[str, int]:
+    """The weights of the last rule of a route, by Service."""
+    references = route["spec"]["rules"][-1].get("backendRefs", ())
+    return {item["name"]: item.get("weight", 1) for item in references}

@@ -163,6 +163,10 @@ def _rollout(rollout: Rollout) -> Iterator[Problem]:
 
 def _cohort_steps(spec: SpecDecodeDeploymentSpec) -> Iterator[Problem]:
     known = {cohort.name for cohort in spec.traffic.cohorts} if spec.traffic.gateway is not None else set()
+    for index, (before, step) in enumerate(itertools.pairwise(spec.rollout.steps), 1):
+        if step.cohort is not None and before.weight is not None:
+            todo = "cohorts come before weights, which reach everybody; move it up"
+            yield Problem(f"spec.rollout.steps[{index}].cohort", step.cohort, todo)
     for index, step in enumerate(spec.rollout.steps):
         if step.cohort is not None and step.cohort not in known:
             todo = "needs traffic.gateway and a cohort of that name in traffic.cohorts; add them"

@@ -86,6 +86,22 @@ class Reason(StrEnum):
         "ProbeUnknown", "wait", "Nobody can ask whether the canary answers correctly, for example for want of the key.",
         "Allow the operator to read engine.apiKeySecret (chart value apiKeySecrets.read).",
     )  # fmt: skip
+    ROUTE_NOT_ACCEPTED = (
+        "RouteNotAccepted", "wait", "A gateway has not taken the route's newest state; no weight rises before.",
+        "Read the message: no such Gateway, its controller stands still, or the listener does not admit the route.",
+    )  # fmt: skip
+    ROUTE_REFS_NOT_RESOLVED = (
+        "RouteRefsNotResolved", "wait", "A gateway cannot use a backend of the route; the canary lost its weight.",
+        "Read the message; check the Service and ReferenceGrants. It is tried again after a minute.",
+    )  # fmt: skip
+    ENDPOINTS_NOT_READY = (
+        "EndpointsNotReady", "wait", "The Service of a revision has no ready endpoint yet, so no weight goes to it.",
+        "Wait; if it lasts, look at the EndpointSlices of that Service.",
+    )  # fmt: skip
+    SPLIT_NOT_HONOURED = (
+        "SplitNotHonoured", "wait", "The canary's pods get about none of the requests, or clearly more than asked.",
+        "Look for session persistence on the route, for clients that bypass the gateway, or for a second route.",
+    )  # fmt: skip
     API_ERROR = (
         "ApiError", "wait", "The API server refused a write; it is tried again.",
         "Read the message: a quota, an admission webhook or missing RBAC.",
@@ -147,6 +163,26 @@ class Reason(StrEnum):
     NAME_TAKEN = (
         "NameTaken", "problem", "An object of a needed name exists and is not ours; it is left alone.",
         "Remove or rename that object, or rename the SpecDecodeDeployment.",
+    )  # fmt: skip
+    GATEWAY_NOT_FOUND = (
+        "GatewayNotFound", "problem", "The Gateway of spec.traffic.gateway, or the Gateway API itself, is not there.",
+        "Create the Gateway, correct its name and namespace, or install the Gateway API.",
+    )  # fmt: skip
+    ROUTE_NOT_FOUND = (
+        "RouteNotFound", "problem", "The HTTPRoute of spec.traffic.route is not there.",
+        "Create it with a backend that is the Service of this name.",
+    )  # fmt: skip
+    ROUTE_UNUSABLE = (
+        "RouteUnusable", "problem", "The HTTPRoute has no rule or backend that the operator could set weights in.",
+        "Read the message: name the rule, add the backend, or give it a weight that can be divided.",
+    )  # fmt: skip
+    ROUTE_CONFLICT = (
+        "RouteConflict", "problem", "An older SpecDecodeDeployment has the same route, rule or hostname; it keeps it.",
+        "Give this one another hostname, rule or listener.",
+    )  # fmt: skip
+    ROUTE_CONTESTED = (
+        "RouteContested", "problem", "Someone else rewrites the route again and again; no weight rises meanwhile.",
+        "Let the named manager leave spec.rules out (see docs/gitops.md).",
     )  # fmt: skip
     NOT_IMPLEMENTED = (
         "NotImplemented", "problem", "The spec sets a field that this version accepts but does not act on.",

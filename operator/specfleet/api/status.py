@@ -145,6 +145,8 @@ class SpecDecodeDeploymentStatus(Part):
     """Decode tokens per second of a request against a fleet without speculation."""
     gpu: Short | None = None
     """GPU model of the pods."""
+    routing: Annotated[tuple[Text, ...], Field(max_length=8, json_schema_extra=atomic_list())] = ()
+    """With a gateway: which rule of the route sends what where."""
     url: Text | None = None
     """Where the fleet answers."""
     model: Short | None = None

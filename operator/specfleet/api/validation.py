@@ -42,16 +42,10 @@ def _not_implemented(spec: SpecDecodeDeploymentSpec) -> Iterator[str]:
         yield "spec.speculation.tuning.mode"
     if spec.slo is not None:
         yield "spec.slo"
-    yield from (f"spec.traffic.{_alias(spec.traffic, field)}" for field in sorted(spec.traffic.model_fields_set))
-    yield from (f"spec.rollout.steps[{index}].cohort" for index, step in enumerate(spec.rollout.steps) if step.cohort)
     if spec.rollout.probes:
         yield "spec.rollout.probes"
     if spec.request_log.enabled:
         yield "spec.requestLog.enabled"
-
-
-def _alias(part: Any, field: str) -> str:
-    return str(type(part).model_fields[field].alias)
 
 
 def _name(raw: Any) -> Iterator[Problem]:

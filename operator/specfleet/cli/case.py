@@ -14,7 +14,7 @@ from specfleet.cli.replay import Replayed, replay
 from specfleet.cli.words import age, count
 from specfleet.judgement.verdict import Outcome, Verdict
 from specfleet.rollout.canary import BLOCKS_PER_STEP, Step
-from specfleet.rollout.facts import COMPARED
+from specfleet.rollout.facts import COMPARED, steps_of
 from specfleet.rollout.margins import policy
 from specfleet.rollout.memory import Decision
 from specfleet.rollout.revision import identity
@@ -66,9 +66,13 @@ class Case:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The steps by weight of the spec in force."""
-        steps = self.spec.rollout.steps if self.spec else ()
-        return tuple(Step(item.weight, item.min_seconds) for item in steps if item.weight is not None) or (Step(50),)
+        """The steps of the spec in force."""
+        return steps_of(self.spec) if self.spec else (Step(50),)
+
+    @property
+    def gateway(self) -> bool:
+        """Whether a route gives the canary its share, not the number of its pods."""
+        return self.spec is not None and bool(self.spec.traffic.gateway or self.spec.traffic.route)
 
 
 def case(sdd: Raw, owned: Iterable[Raw], unread: str, record: Record) -> Case:

@@ -100,15 +100,15 @@ def _canary(case: Case) -> Iterator[str]:
 
 def _asked(case: Case, index: int) -> str:
     shape = Shape(case.target.wanted if case.target else 0, case.stable.wanted if case.stable else 0)
-    return describe(case.steps[index].weight, shape) if shape.canary else f"asked {case.steps[index].weight}%"
+    return describe(case.steps[index], shape, case.gateway) if shape.canary else f"asked {case.steps[index]}"
 
 
 def _next(case: Case) -> str:
     rollout = case.record.memory.rollout
     following = rollout.step + 1 if rollout and rollout.reached is not None and not rollout.promoting else None
     if rollout and not rollout.promoting and following is None:
-        return f"{case.steps[min(rollout.step, len(case.steps) - 1)].weight}%"
-    return f"{case.steps[following].weight}%" if following is not None and following < len(case.steps) else "100%"
+        return str(case.steps[min(rollout.step, len(case.steps) - 1)])
+    return str(case.steps[following]) if following is not None and following < len(case.steps) else "100%"
 
 
 def _aborted(case: Case) -> Iterator[str]:

@@ -13,7 +13,7 @@ from specfleet.controller.kube import KubeClient
 from specfleet.controller.lease import LeaderLease
 from specfleet.controller.logs import configure
 from specfleet.controller.metrics import Metrics
-from specfleet.controller.protocol import CHILDREN, SDD, ApiError
+from specfleet.controller.protocol import GATEWAY_API, WATCHED, ApiError, Missing
 from specfleet.controller.reconcile import Reconciler
 from specfleet.controller.recorder import Recorder
 from specfleet.controller.server import serve
@@ -26,6 +26,10 @@ from specfleet.rollout.world import Pod
 STALLED = 300.0  # seconds that a due key may wait before the process counts as stuck
 
 log = logging.getLogger(__name__)
+
+
+class NewApi(Exception):
+    """A kind has appeared that nobody watches: kopf looks for kinds once, at its start."""
 
 
 class App:
@@ -93,9 +97,20 @@ class App:
 
     async def _resync(self) -> None:
         """Replace the cache by a LIST of each kind: watches may have missed that something vanished."""
-        for resource in (*CHILDREN, SDD):
-            for key in self.cache.replace(resource, await self.kube.list(resource)):
+        there = True
+        for resource in reversed(WATCHED):  # the SDDs last, when all that is theirs is known
+            try:
+                listed = await self.kube.list(resource)
+            except Missing:
+                if resource not in GATEWAY_API:
+                    raise
+                listed, there = [], False
+            for key in self.cache.replace(resource, listed):
                 self.queue.add(key)
+        if there and not self.cache.gateway_api:
+            raise NewApi("the Gateway API has been installed: starting again to watch it")
+        self.cache.gateway_api = there
+        self.cache.sees_gateways = there and not self.settings.namespaces
 
     async def _resync_for_ever(self) -> None:
         while True:

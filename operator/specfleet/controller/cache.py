@@ -1,12 +1,13 @@
 """What watches and LISTs have told: objects by kind, namespace and name; an SDD's own are a look-up. No I/O."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from specfleet.api import names
-from specfleet.controller.protocol import SDD, Object, Resource
+from specfleet.controller.protocol import ENDPOINT_SLICE, GATEWAY, HTTP_ROUTE, SDD, Object, Resource
 from specfleet.resources.owned import is_ours
+from specfleet.rollout.rivals import clash, gateway_of, older, route_of
 from specfleet.rollout.world import Objects, Raw
 
 _Place = tuple[str, str, str]  # kind, namespace, name
@@ -21,6 +22,9 @@ class Key:
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+
+_NOT_OWNED = ("Pod", ENDPOINT_SLICE.kind)  # by the SDD itself, but by something that it owns
 
 
 def key_of(raw: Raw) -> Key | None:
@@ -38,46 +42,68 @@ class Cache:
 
     _objects: dict[_Place, Object] = field(default_factory=dict)
     _children: dict[Key, set[_Place]] = field(default_factory=dict)
+    _sdds: dict[Key, Object] = field(default_factory=dict)
+    gateway_api: bool = True  # the cluster has its kinds
+    sees_gateways: bool = False  # every Gateway of the cluster is told of, so that one unknown is one absent
 
-    def put(self, raw: Object, owner: Key | None = None) -> Key | None:
-        """Take in an object; returns the SDD that it concerns: `owner`, or the one that it names itself."""
+    def put(self, raw: Object, owner: Key | None = None) -> set[Key]:
+        """Take in an object; returns the SDDs that it concerns: `owner`, the one that it names, those that name it."""
         place = _place(raw)
         known = self._objects.get(place)
-        if known is not None and known["metadata"].get("uid") == raw["metadata"].get("uid") and _older(raw, known):
-            return owner or key_of(raw)
-        self._objects[place] = raw
         key = owner or key_of(raw)
-        if key is not None and raw["kind"] != SDD.kind:
-            self._children.setdefault(key, set()).add(place)
-        return key
+        if known is None or known["metadata"].get("uid") != raw["metadata"].get("uid") or not _older(raw, known):
+            self._objects[place] = raw
+            if key is not None and raw["kind"] == SDD.kind:
+                self._sdds[key] = raw
+            elif key is not None:
+                self._children.setdefault(key, set()).add(place)
+        return {key} if key else self._users(place)
 
-    def drop(self, kind: str, namespace: str, name: str, uid: str = "") -> Key | None:
-        """Forget an object that is gone; with `uid` only if that is the one known. Returns the SDD concerned."""
+    def drop(self, kind: str, namespace: str, name: str, uid: str = "") -> set[Key]:
+        """Forget an object that is gone; with `uid` only if that is the one known. Returns the SDDs concerned."""
         place = (kind, namespace, name)
         known = self._objects.get(place)
         if known is None or (uid and known["metadata"].get("uid") != uid):
-            return None
+            return set()
         del self._objects[place]
         key = key_of(known)
-        if key is not None and kind != SDD.kind:
+        if key is not None and kind == SDD.kind:
+            del self._sdds[key]
+        elif key is not None:
             self._children.get(key, set()).discard(place)
-        return key
+        return {key} if key else self._users(place)
+
+    def _users(self, place: _Place) -> set[Key]:
+        """The SDDs whose spec names this route or Gateway."""
+        kind, namespace, name = place
+        named = {HTTP_ROUTE.kind: route_of, GATEWAY.kind: gateway_of}.get(kind)
+        if named is None:
+            return set()
+        return {key for key, sdd in self._sdds.items() if named(sdd) == (namespace, name)}
+
+    def rival(self, key: Key) -> str:
+        """An older SDD that has the same route, rule or hostname; empty where there is none."""
+        mine = self.sdd(key)
+        if mine is None or (route_of(mine) is None and gateway_of(mine) is None):
+            return ""
+        others = (raw for other, raw in self._sdds.items() if other != key and clash(mine, raw) and older(raw, mine))
+        first = next(others, None)
+        return f"{first['metadata']['namespace']}/{first['metadata']['name']}" if first else ""
 
     def replace(self, resource: Resource, listed: Iterable[Object]) -> set[Key]:
         """The outcome of a LIST: what it lacks is gone, whatever a watch failed to say. Returns the SDDs concerned."""
         raws = list(listed)
         there = {_place(raw) for raw in raws}
         gone = [place for place in self._objects if place[0] == resource.kind and place not in there]
-        keys = {self.drop(*place) for place in gone} | {self.put(raw) for raw in raws}
-        return {key for key in keys if key is not None}
+        return set().union(*(self.drop(*place) for place in gone), *(self.put(raw) for raw in raws))
 
     def keys(self) -> list[Key]:
         """Every SDD."""
-        return sorted(Key(namespace, name) for kind, namespace, name in self._objects if kind == SDD.kind)
+        return sorted(self._sdds)
 
     def sdd(self, key: Key) -> Object | None:
         """The SDD, or None if there is none."""
-        return self._objects.get((SDD.kind, key.namespace, key.name))
+        return self._sdds.get(key)
 
     def objects(self, key: Key, uid: str) -> Objects:
         """The objects that the SDD with this uid controls, and its pods. Whatever else has our label is not ours."""
@@ -85,7 +111,7 @@ class Cache:
         for place in self._children.get(key, ()):
             by_kind.setdefault(place[0], {})[place[2]] = self._objects[place]
         ours = {
-            kind: {name: raw for name, raw in found.items() if kind == "Pod" or is_ours(raw, uid)}
+            kind: {name: raw for name, raw in found.items() if kind in _NOT_OWNED or is_ours(raw, uid)}
             for kind, found in by_kind.items()
         }
         revisions = ours.get("ControllerRevision", {})
@@ -96,7 +122,27 @@ class Cache:
             disruption_budgets=ours.get("PodDisruptionBudget", {}),
             evidence=ours.get("ConfigMap", {}).get(names.evidence_name(key.name)),
             pods=tuple(pod for _, pod in sorted(ours.get("Pod", {}).items())),
+            routes=self._routes(key),
+            endpoint_slices=tuple(raw for _, raw in sorted(ours.get(ENDPOINT_SLICE.kind, {}).items())),
+            gateway_api=self.gateway_api,
+            no_gateway=self._no_gateway(key),
         )
+
+    def _routes(self, key: Key) -> Mapping[str, Object]:
+        """The route of the SDD's own name, whoever has made it, and the one that its spec names."""
+        sdd = self.sdd(key)
+        named = route_of(sdd) if sdd else None
+        wanted = {key.name, *([named[1]] if named else [])}
+        found = {name: self._objects.get((HTTP_ROUTE.kind, key.namespace, name)) for name in wanted}
+        return {name: raw for name, raw in found.items() if raw is not None}
+
+    def _no_gateway(self, key: Key) -> str:
+        """The Gateway that the SDD names and that is known to be absent, as namespace/name."""
+        sdd = self.sdd(key)
+        wanted = gateway_of(sdd) if sdd else None
+        if wanted is None or not self.sees_gateways or (GATEWAY.kind, *wanted) in self._objects:
+            return ""
+        return "/".join(wanted)
 
 
 def _place(raw: Object) -> _Place:

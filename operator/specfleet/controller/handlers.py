@@ -10,17 +10,17 @@ import kopf
 
 from specfleet.api import names
 from specfleet.controller.cache import Cache, Key
-from specfleet.controller.protocol import CHILDREN, SDD, Object, Resource
+from specfleet.controller.protocol import UNLABELLED, WATCHED, Object, Resource
 
 TOKEN_LIFE = timedelta(minutes=10)  # the kubelet renews a service account's token well before it ends
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 def registry(cache: Cache, enqueue: Callable[[Key], None]) -> kopf.OperatorRegistry:
-    """Handlers for the SDD and each kind that it owns. kopf writes nothing: no finalizer, no annotation, no event."""
+    """Handlers for each kind that is watched. kopf writes nothing: no finalizer, no annotation, no event."""
     found = kopf.OperatorRegistry()
     kopf.on.login(registry=found)(login)
-    for resource in (SDD, *CHILDREN):
+    for resource in WATCHED:
         group, _, version = resource.api_version.rpartition("/")
         handler = _handler(resource, cache, enqueue)
         kopf.on.event(group, version, resource.plural, registry=found, id=f"watch-{resource.plural}")(handler)
@@ -38,7 +38,9 @@ def settings() -> kopf.OperatorSettings:
     chosen.watching.client_timeout = 330
     chosen.watching.chunk_size = 500
     chosen.process.ultimate_exiting_timeout = 30
-    for resource in CHILDREN:
+    for resource in WATCHED:
+        if resource in UNLABELLED:
+            continue
         chosen.watching.label_selectors[resource.plural] = names.DEPLOYMENT
     return chosen
 
@@ -78,10 +80,10 @@ def _handler(resource: Resource, cache: Cache, enqueue: Callable[[Key], None]) -
         raw: Object = {**event["object"], "apiVersion": resource.api_version, "kind": resource.kind}
         meta = raw["metadata"]
         if event["type"] == "DELETED":
-            key = cache.drop(resource.kind, meta["namespace"], meta["name"], meta.get("uid", ""))
+            keys = cache.drop(resource.kind, meta["namespace"], meta["name"], meta.get("uid", ""))
         else:
-            key = cache.put(raw)
-        if key is not None:
+            keys = cache.put(raw)
+        for key in keys:
             enqueue(key)
 
     return changed

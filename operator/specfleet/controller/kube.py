@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,6 +15,7 @@ from specfleet.api import names
 from specfleet.controller.protocol import (
     RESOURCES,
     SDD,
+    UNLABELLED,
     ApiError,
     Conflict,
     Exists,
@@ -31,6 +32,7 @@ PAGE = 500  # objects per answer to a LIST
 MAX_MESSAGE = 300  # characters kept of an error: some repeat the whole object
 APPLY = "application/apply-patch+yaml"  # JSON is YAML
 MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
@@ -64,7 +66,7 @@ class KubeClient:
         found: list[Object] = []
         for namespace in self._namespaces or ("",):
             query = {"limit": str(PAGE)}
-            if resource is not SDD:
+            if resource not in UNLABELLED:
                 query["labelSelector"] = names.DEPLOYMENT
             while True:
                 answer = await self._call("GET", _path(resource, namespace), query=query)
@@ -94,6 +96,8 @@ class KubeClient:
         if write.verb is Verb.DELETE:
             uid = {"preconditions": {"uid": write.body["metadata"]["uid"]}, "propagationPolicy": "Background"}
             return await self._call("DELETE", path, uid)
+        if write.verb is Verb.JSON_PATCH:
+            return await self._call("PATCH", path, write.body["patch"], content=JSON_PATCH, query=_manager())
         if write.verb is Verb.PATCH:
             return await self._call("PATCH", path, write.body, content=MERGE, query=_manager())
         return await self._call("PATCH", path, write.body, content=APPLY, query=_manager(force=True))
@@ -122,7 +126,7 @@ class KubeClient:
         self,
         method: str,
         path: str,
-        body: Mapping[str, Any] | str | None = None,
+        body: Mapping[str, Any] | Sequence[Any] | str | None = None,
         content: str = "application/json",
         query: Mapping[str, str] | None = None,
         create: bool = False,
@@ -143,6 +147,8 @@ class KubeClient:
             raise ApiError(0, f"{method} {path}: {type(error).__name__} {error}") from error
         answer: Object = _json(data)
         if not 200 <= response.status <= 299:
+            if content == JSON_PATCH and _test_failed(response.status, answer):
+                raise Conflict(409, "the object is not the one that was read")
             raise _error(response.status, answer, response.headers.get("Retry-After"), create)
         return answer
 
@@ -164,6 +170,11 @@ def _json(data: bytes) -> Object:
     except ValueError:
         return {"message": data[:200].decode(errors="replace")}
     return answer if isinstance(answer, dict) else {"message": str(answer)[:200]}
+
+
+def _test_failed(status: int, answer: Object) -> bool:
+    """A 422 without causes is all that the API server says of a JSON patch of which a test failed."""
+    return status == 422 and not (answer.get("details") or {}).get("causes")
 
 
 def _error(status: int, answer: Object, retry_after: str | None, create: bool) -> ApiError:

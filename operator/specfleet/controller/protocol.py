@@ -32,11 +32,18 @@ CHILDREN = (
     Resource("ConfigMap", "v1", "configmaps"),
     Resource("Pod", "v1", "pods"),
 )
+# Of the Gateway API, which a cluster may be without. Its routes may be the user's own and lack our label.
+HTTP_ROUTE = Resource("HTTPRoute", "gateway.networking.k8s.io/v1", "httproutes")
+ENDPOINT_SLICE = Resource("EndpointSlice", "discovery.k8s.io/v1", "endpointslices")
+GATEWAY = Resource("Gateway", "gateway.networking.k8s.io/v1", "gateways")
+GATEWAY_API = (HTTP_ROUTE, GATEWAY)
+WATCHED = (SDD, *CHILDREN, ENDPOINT_SLICE, *GATEWAY_API)
+UNLABELLED = (SDD, *GATEWAY_API)  # watched whole; of every other kind only what has our label
 LEASE = Resource("Lease", "coordination.k8s.io/v1", "leases")
 EVENT = Resource("Event", "v1", "events")
 SECRET = Resource("Secret", "v1", "secrets")
 NAMESPACE = Resource("Namespace", "v1", "namespaces")
-RESOURCES: Mapping[str, Resource] = {item.kind: item for item in (SDD, *CHILDREN, LEASE, EVENT, SECRET, NAMESPACE)}
+RESOURCES: Mapping[str, Resource] = {item.kind: item for item in (*WATCHED, LEASE, EVENT, SECRET, NAMESPACE)}
 
 
 class ApiError(Exception):
@@ -69,13 +76,15 @@ class Kube(Protocol):
     """What the controller does to Kubernetes. Every call raises ApiError or a subclass, and nothing else."""
 
     async def list(self, resource: Resource) -> list[Object]:
-        """All objects of a kind in the watched namespaces: every SDD; of others those with our deployment label."""
+        """All objects of a kind in the watched namespaces: all of UNLABELLED kinds, of others those with our label.
+        Raises Missing where the kind is not installed."""
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
         """One object, read now; raises Missing."""
 
     async def write(self, namespace: str, write: Write) -> Object:
-        """Create, server-side apply, merge-patch or delete, with the preconditions in the body; returns the object."""
+        """Create, apply, patch or delete, with the preconditions in the body; returns the object. A JSON patch whose
+        tests fail is a Conflict."""
 
     async def patch_status(self, namespace: str, name: str, status: Object, uid: str) -> Object:
         """Replace the status of one SDD through its subresource, by server-side apply."""

@@ -43,7 +43,7 @@ class Reconciler:
             self.reported.pop(key, None)
             return None
         objects = self.cache.objects(key, sdd["metadata"]["uid"])
-        seen = await self.telemetry.observe(key, objects)
+        seen = replace(await self.telemetry.observe(key, objects), rival=self.cache.rival(key))
         terminating = self.clock() < self.terminating.get(key.namespace, 0.0)
         planned = plan(sdd, objects, seen, self.clock(), terminating)
         self.telemetry.follow(key, planned)

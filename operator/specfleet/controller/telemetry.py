@@ -43,6 +43,7 @@ class _Watch:
     ticked: float | None = None
     carrying_since: float | None = None
     idle: dict[str, float] = field(default_factory=dict)
+    quiet: dict[str, tuple[float, float]] = field(default_factory=dict)  # since when, with so many requests in all
     looked: frozenset[tuple[str, int]] = frozenset()  # pods of the last tick, with their restarts
     probes: dict[tuple[str, int], tuple[float, ProbeFacts]] = field(default_factory=dict)
     asking: dict[tuple[str, int], asyncio.Task[None]] = field(default_factory=dict)
@@ -79,6 +80,7 @@ class Telemetry:
             evidence_of=watch.uids,
             probes=dict(_answers(watch)),
             idle=dict(watch.idle),
+            quiet={uid: since for uid, (since, _) in watch.quiet.items()},
         )
 
     def follow(self, key: Key, planned: Plan) -> None:
@@ -126,6 +128,7 @@ class Telemetry:
         for pod in {*stale, *(watch.probes.keys() - there)}:
             del watch.probes[pod]
         watch.idle = {uid: when for uid, when in watch.idle.items() if uid in uids}
+        watch.quiet = {uid: known for uid, known in watch.quiet.items() if uid in uids}
 
     async def _tick(self, watch: _Watch, found: dict[str, Revision], now: float) -> None:
         watch.ticked = now
@@ -143,6 +146,11 @@ class Telemetry:
             }
             _note_darkness(watch, arm, [item for item in good.values() if isinstance(item, str)], bool(seen[arm]), now)
         watch.idle |= {uid: now for uid, sample in answers.items() if isinstance(sample, Sample) and _idle(sample)}
+        for uid, sample in answers.items():
+            if isinstance(sample, Sample):
+                count = sample.http_requests or 0.0
+                if watch.quiet.get(uid, (0.0, -1.0))[1] != count:
+                    watch.quiet[uid] = (now, count)
         block = watch.collector.tick(now, seen)
         whole = watch.carrying_since is not None and now - watch.carrying_since >= watch.block_seconds
         if block and whole and watch.uids:

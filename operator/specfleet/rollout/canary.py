@@ -6,19 +6,25 @@ from specfleet.api.reasons import Reason, named
 from specfleet.judgement.guards import Failure
 from specfleet.judgement.verdict import Outcome, Verdict
 from specfleet.rollout.memory import Rollout
+from specfleet.rollout.note import Note
 from specfleet.rollout.shape import Bounds, Shape, shape_for, whole
 from specfleet.rollout.world import Revision, rfc3339
 
 BLOCKS_PER_STEP = 3  # the least evidence between two steps; proof is asked for once, before 100 percent
+COHORT_DRAFTS = 200  # drafts by which a cohort shows that the canary accepts any
 STARTUP_GRACE = 120.0  # seconds that a pod may take beyond its start-up budget, for scheduling and image pull
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A share of the traffic in percent, and how long to stay there at least."""
+    """A share of the traffic in percent, or a cohort of clients, and how long to stay there at least."""
 
     weight: int
     min_seconds: int = 0
+    cohort: str = ""
+
+    def __str__(self) -> str:
+        return f"cohort {self.cohort}" if self.cohort else f"{self.weight}%"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,11 @@ class Policy:
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What this pass saw of a canary. `probed` counts its ready pods that answered every probe well; `since` is when
-    the looking began; `unreachable` says whose metrics cannot be read, `dark` that the canary's long could not."""
+    the looking began; `unreachable` says whose metrics cannot be read, `dark` that the canary's long could not.
+
+    With a gateway: `weight` is the percent that the route gives the canary and `cohort` the one that it serves;
+    `pending` says why the route is not known to be in force, `unroutable` why no weight may go to the canary now, and
+    `split` why the requests that the pods counted are not the share asked for. `drafts` are the canary's of late."""
 
     canary: Revision
     stable: Revision
@@ -52,14 +62,12 @@ class Facts:
     dark: bool
     promote_asked: bool
     abort_asked: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A reason from the documented list with its line: what is waited for, or what was decided."""
-
-    reason: Reason
-    message: str
+    weight: int | None = None
+    cohort: str = ""
+    pending: Note | None = None
+    unroutable: Note | None = None
+    split: Note | None = None
+    drafts: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +109,14 @@ def advance(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Turn:
     if waiting := blocked or _short(rollout, facts, shape):
         pods = _steady(rollout, facts, policy.bounds) if blocked else shape
         return Turn(rollout, pods, carry, _paused() if policy.paused and not carry else waiting)
-    if not facts.carrying:
-        goes = f"{describe(step.weight, shape)} of the traffic goes to the canary"
-        hold = Note(Reason.CANARY_STARTING, goes) if carry else _paused()
+    if not _exposed(rollout, facts, step):
+        whom = "" if step.cohort else " of the traffic"
+        goes = f"{describe(step, shape, facts.weight is not None)}{whom} goes to the canary"
+        starting = Note(Reason.CANARY_STARTING, goes) if carry else _paused()
+        hold = facts.pending or facts.unroutable or starting
         return Turn(replace(rollout, reached=None), shape, carry, hold)
+    if waiting := facts.pending or _shifting(rollout, facts, step, shape):
+        return Turn(rollout, shape, carry, waiting)
     if rollout.reached is None and not rollout.promoting:
         return _reached(rollout, facts, policy, step, shape, now)
     return _weigh(rollout, facts, policy, step, shape, now)
@@ -119,7 +131,8 @@ def _abort(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Abort 
     for pod in facts.canary.pods:
         if pod.scheduled is not None and not (pod.loaded or pod.going) and now - pod.scheduled > budget:
             return Abort(Reason.PROGRESS_DEADLINE_EXCEEDED, f"{pod.name} not ready after {budget:.0f} s", True)
-    return None if rollout.ordered else _disproved(facts, policy)
+    step = policy.steps[min(rollout.step, len(policy.steps) - 1)]
+    return None if rollout.ordered or step.cohort else _disproved(facts, policy)
 
 
 def _disproved(facts: Facts, policy: Policy) -> Abort | None:
@@ -161,11 +174,28 @@ def _steady(rollout: Rollout, facts: Facts, bounds: Bounds) -> Shape:
 
 
 def _may_carry(facts: Facts, policy: Policy) -> bool:
-    """May `Service <name>` choose the canary's pods? Before the first weight each must have answered its probes."""
+    """May requests go to the canary's pods? Before the first of them each pod must have answered its probes."""
     if facts.third or facts.dark or not facts.canary.ready:
         return False
+    if facts.carrying or facts.cohort:
+        return facts.unroutable is None
     known = facts.probed >= facts.canary.ready and not facts.unreachable
-    return facts.carrying or (known and not policy.paused)
+    return known and not policy.paused and facts.unroutable is None and facts.pending is None
+
+
+def _exposed(rollout: Rollout, facts: Facts, step: Step) -> bool:
+    """Whom the step is for does reach the canary."""
+    return facts.cohort == step.cohort if step.cohort and not rollout.promoting else facts.carrying
+
+
+def _shifting(rollout: Rollout, facts: Facts, step: Step, shape: Shape) -> Note | None:
+    """The route does not give the canary yet what the step asks for, or what its pods can carry of it."""
+    if facts.weight is None or (step.cohort and not rollout.promoting):
+        return None
+    asked = 100 if rollout.promoting else min(step.weight, int(100 * shape.share))
+    if facts.weight >= asked:
+        return None
+    return Note(_growing(rollout), f"the route goes from {facts.weight}% to {asked}%")
 
 
 def _blocked(rollout: Rollout, facts: Facts, shape: Shape) -> Note | None:
@@ -211,19 +241,24 @@ def _paused() -> Note:
 
 
 def _reached(rollout: Rollout, facts: Facts, policy: Policy, step: Step, shape: Shape, now: float) -> Turn:
-    note = Note(Reason.STEP_REACHED, describe(step.weight, shape))
+    note = Note(Reason.STEP_REACHED, describe(step, shape, facts.weight is not None))
     hold = _paused() if policy.paused else _dwelling(step, now + step.min_seconds)
     reached = replace(rollout, reached=now, blocks_before=facts.blocks)
     return Turn(reached, shape, True, hold, decided=note)
 
 
-def describe(weight: int, shape: Shape) -> str:
+def describe(step: Step, shape: Shape, gateway: bool) -> str:
     """A step in words; says so where the pods cannot make the weight that was asked for."""
-    reachable = round(100 * shape.share)
     pods = f"{shape.canary} of {shape.canary + shape.stable} pods"
-    if reachable == weight:
-        return f"{weight}% ({pods})"
-    return f"asked {weight}%, reachable {reachable}% ({pods})"
+    reachable = reachable_percent(step.weight, shape, gateway)
+    if step.cohort or reachable == step.weight:
+        return f"{step} ({pods})"
+    return f"asked {step}, reachable {reachable}% ({pods})"
+
+
+def reachable_percent(weight: int, shape: Shape, gateway: bool) -> int:
+    """What pods of this shape make of a weight: their own share, or with a gateway no more than that."""
+    return min(weight, int(100 * shape.share)) if gateway else round(100 * shape.share)
 
 
 def _weigh(rollout: Rollout, facts: Facts, policy: Policy, step: Step, shape: Shape, now: float) -> Turn:
@@ -236,6 +271,10 @@ def _weigh(rollout: Rollout, facts: Facts, policy: Policy, step: Step, shape: Sh
     until = max(rollout.reached or now, facts.since) + step.min_seconds
     if now < until:
         return Turn(rollout, shape, True, _dwelling(step, until))
+    if step.cohort:
+        return _after_cohort(rollout, facts, policy, shape)
+    if facts.split:
+        return Turn(rollout, shape, True, facts.split)
     if rollout.step < len(policy.steps) - 1:
         return _between_steps(rollout, facts, policy, shape)
     if facts.verdict.proven:
@@ -248,7 +287,7 @@ def _weigh(rollout: Rollout, facts: Facts, policy: Policy, step: Step, shape: Sh
 
 def _dwelling(step: Step, until: float) -> Note:
     """A time, not a countdown: a message that changed at every look would be written at every look."""
-    return Note(Reason.CANARY_DWELLING, f"at {step.weight}% until {rfc3339(until)}")
+    return Note(Reason.CANARY_DWELLING, f"at {step} until {rfc3339(until)}")
 
 
 def _between_steps(rollout: Rollout, facts: Facts, policy: Policy, shape: Shape) -> Turn:
@@ -258,10 +297,23 @@ def _between_steps(rollout: Rollout, facts: Facts, policy: Policy, shape: Shape)
         return Turn(rollout, shape, True, note)
     if any(metric.outcome is Outcome.NO_TRAFFIC for metric in facts.verdict.metrics):
         return Turn(rollout, shape, True, _unproven(facts.verdict))
+    return _next_step(rollout, facts, policy, shape)
+
+
+def _after_cohort(rollout: Rollout, facts: Facts, policy: Policy, shape: Shape) -> Turn:
+    """Gated by guards, drafts and time, never by comparison: the arms serve different people."""
+    speculates = facts.canary.payload.get("method", "none") != "none"
+    if speculates and facts.drafts < COHORT_DRAFTS:
+        seen = f"{facts.drafts:.0f} of {COHORT_DRAFTS} drafts from the cohort of late"
+        return Turn(rollout, shape, True, Note(Reason.CANARY_ANALYSING if facts.drafts else Reason.NO_TRAFFIC, seen))
+    return _next_step(rollout, facts, policy, shape)
+
+
+def _next_step(rollout: Rollout, facts: Facts, policy: Policy, shape: Shape) -> Turn:
     later = replace(rollout, step=rollout.step + 1, reached=None)
     following = policy.steps[later.step]
     wanted = _shape(later, facts, policy, following) or shape
-    return Turn(later, wanted, True, Note(Reason.CANARY_STARTING, f"on to {following.weight}%"))
+    return Turn(later, wanted, True, Note(Reason.CANARY_STARTING, f"on to {following}"))
 
 
 def _unproven(verdict: Verdict) -> Note:

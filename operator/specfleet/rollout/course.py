@@ -8,9 +8,11 @@ from specfleet.api.reasons import Reason, named
 from specfleet.judgement.guards import Guard, first_failure
 from specfleet.judgement.verdict import Verdict
 from specfleet.rollout import orders
-from specfleet.rollout.canary import Facts, Note, Turn, advance
+from specfleet.rollout.canary import Facts, Turn, advance
+from specfleet.rollout.contest import noticed, stalled
 from specfleet.rollout.facts import arm_facts, canary_facts, policy, probe_unknown, verdict
 from specfleet.rollout.memory import Decision, Memory, Rollout
+from specfleet.rollout.note import Note
 from specfleet.rollout.orders import Mark
 from specfleet.rollout.roles import hard
 from specfleet.rollout.scene import Scene
@@ -25,11 +27,11 @@ UNDO = "the revision before it returns"  # why a rollout goes to 100 percent wit
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """The outcome of one pass. `selector` is the revision for `Service <name>`, None for all of them."""
+    """The outcome of one pass. `carrier` is the revision that gets every request, None when several share them."""
 
     memory: Memory
     wanted: Mapping[str, int]
-    selector: str | None
+    carrier: str | None
     hold: Note
     verdict: Verdict | None = None
     turn: Turn | None = None
@@ -41,7 +43,7 @@ class Course:
 
 def chart(scene: Scene) -> Course:
     """The course of this pass. Total: every scene has one."""
-    memory = _settled(scene)
+    memory = noticed(scene, _settled(scene))
     roles = scene.roles
     if scene.spec.replicas == 0:
         hold = Note(Reason.SCALED_TO_ZERO, "spec.replicas is 0: nothing starts")
@@ -61,6 +63,8 @@ def _finish(scene: Scene, course: Course) -> Course:
     written = {key: value for key, value in scene.written.items() if key != "replicas"}
     known = set(scene.memory.decisions)
     fresh = tuple(decision for decision in course.memory.decisions if decision not in known)
+    if course.hold.reason is not Reason.CANARY_ABORTED and (contest := stalled(scene, course.memory)):
+        course = replace(course, hold=contest)
     marks = course.marks
     if scene.spec.replicas and not course.create:
         marks = (*marks, *orders.unanswered(scene, marks))
@@ -123,16 +127,17 @@ def _resting(scene: Scene) -> dict[str, int]:
 
 
 def _narrow(scene: Scene, at_once: bool = False) -> str | None:
-    """Whom `Service <name>` selects when no canary may carry: stable, once it can take over what others still carry.
+    """Who carries when no canary may: stable, once it can take over what others still carry.
 
     After a hard abort (`at_once`) one ready pod of stable is enough: any answer of it is better than the canary's.
     """
     stable, target = scene.roles.stable, scene.roles.target
     if stable is None:
         return ""
-    if scene.selected is not None:
-        # Never to nobody: what is selected may be a revision whose record someone has deleted.
-        return stable.name if stable.ready or not scene.selected else scene.selected
+    sole = scene.routing.sole
+    if sole is not None:
+        # Never to nobody: what carries may be a revision whose record someone has deleted.
+        return stable.name if stable.ready or not sole else sole
     at_once = (at_once or (target is not None and hard(target.aborted))) and stable.ready > 0
     carried = any(revision.ready for revision in scene.revisions.values() if revision is not stable)
     enough = stable.ready >= max(1, scene.bounds(scene.borrows).fewest)
@@ -151,6 +156,8 @@ def _rest(scene: Scene) -> Note:
         return Note(Reason.CANARY_ABORTED, roles.target.aborted)
     if roles.leaving:
         return Note(Reason.DRAINING, ", ".join(f"{item.name}: {len(item.pods)} pods to go" for item in roles.leaving))
+    if scene.routing.pending:
+        return scene.routing.pending
     if stable.ready < scene.spec.replicas or stable.wanted != scene.spec.replicas or stable.draining:
         return _not_ready(stable, Reason.WAITING_FOR_PODS, scene.spec.replicas)
     if roles.retained:
@@ -200,22 +207,24 @@ def _canary(scene: Scene, memory: Memory, stable: Revision, canary: Revision) ->
     rollout = replace(rollout, borrowed=rollout.borrowed or _must_borrow(scene, canary))
     evidence = scene.seen.evidence if scene.seen.evidence_of == rollout.uids else EMPTY
     judged = verdict(scene, stable, canary, evidence)
-    facts = canary_facts(scene, stable, canary, judged, evidence.seen)
+    if (pending := scene.routing.pending) and pending.reason is Reason.ROUTE_REFS_NOT_RESOLVED and rollout.routed:
+        rollout = replace(rollout, unresolved=scene.now)
+    facts = canary_facts(scene, stable, canary, rollout, judged, evidence)
     turn = advance(rollout, facts, policy(scene, rollout), scene.now)
     memory = replace(memory, rollout=turn.rollout)
     if turn.decided:
         memory = memory.decided(Decision(scene.now, turn.decided.reason, turn.decided.message, canary.name))
     course = Course(memory, {}, None, turn.hold, verdict=judged, turn=turn, marks=_marks(scene, canary, turn))
     if turn.abort:
-        return replace(course, wanted=_resting(scene), selector=_narrow(scene, turn.abort.hard))
-    selector = None if turn.carry or _must_carry_all(facts) else _narrow(scene)
+        return replace(course, wanted=_resting(scene), carrier=_narrow(scene, turn.abort.hard))
+    carrier = None if turn.carry or _must_carry_all(facts) else _narrow(scene)
     # A Service that still selects every revision would choose pods that have yet to prove themselves.
-    exposed = scene.selected is None and not canary.wanted and not turn.carry
+    exposed = scene.routing.sole is None and not canary.wanted and not turn.carry
     wanted = _resting(scene) if exposed else {stable.name: turn.shape.stable, canary.name: turn.shape.canary}
-    if selector == stable.name and canary.name in scene.carriers and canary.deployment:
+    if carrier == stable.name and canary.name in scene.routing.carriers and canary.deployment:
         withdrawn = Decision(scene.now, Reason.WEIGHT_WITHDRAWN, turn.hold.message, canary.name)
         course = replace(course, memory=memory.decided(withdrawn))
-    return replace(course, wanted=wanted, selector=selector, promote=canary if turn.promote else None)
+    return replace(course, wanted=wanted, carrier=carrier, promote=canary if turn.promote else None)
 
 
 def _marks(scene: Scene, canary: Revision, turn: Turn) -> tuple[Mark, ...]:

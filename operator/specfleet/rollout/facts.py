@@ -1,17 +1,24 @@
 """Gathers what one look at a canary knows: guards, verdict, orders, the user's policy. Pure."""
 
+from specfleet.api.reasons import Reason
+from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.judgement.guards import ArmFacts, PodFacts, ProbeFacts, first_failure
 from specfleet.judgement.judge import judge
 from specfleet.judgement.verdict import Verdict
 from specfleet.rollout import margins
 from specfleet.rollout.canary import Facts, Policy, Step
 from specfleet.rollout.memory import Rollout
+from specfleet.rollout.note import Note
 from specfleet.rollout.orders import ordered
 from specfleet.rollout.scene import ArmSeen, Scene
-from specfleet.rollout.world import Revision
+from specfleet.rollout.world import Revision, rfc3339
 from specfleet.telemetry.evidence import Evidence
 
 NO_PROBES = ProbeFacts(0, 0, 0, "")
+RESOLVE_AGAIN = 60.0  # seconds until a Service that a gateway could not use is tried again
+SPLIT_REQUESTS = 30  # expected of the canary, before their absence says anything
+SPLIT_LEAST = 0.05  # of what is expected
+SPLIT_MOST = 2.0
 COMPARED = ("method", "numSpeculativeTokens", "schedule")  # equal in both arms, or acceptance is no comparison
 
 
@@ -24,9 +31,8 @@ def verdict(scene: Scene, stable: Revision, canary: Revision, evidence: Evidence
 def policy(scene: Scene, rollout: Rollout) -> Policy:
     """What the user asked of the rollout."""
     wanted = scene.spec.rollout
-    weights = tuple(Step(step.weight, step.min_seconds) for step in wanted.steps if step.weight is not None)
     return Policy(
-        steps=weights or (Step(50),),
+        steps=steps_of(scene.spec),
         bounds=scene.bounds(rollout.borrowed),
         paused=scene.spec.paused,
         max_blocks=margins.max_blocks(scene.spec),
@@ -35,25 +41,83 @@ def policy(scene: Scene, rollout: Rollout) -> Policy:
     )
 
 
-def canary_facts(scene: Scene, stable: Revision, canary: Revision, seen: Verdict, blocks: int) -> Facts:
-    """All that `advance` asks about; `seen` is the verdict so far, on `blocks` blocks."""
+def steps_of(spec: SpecDecodeDeploymentSpec) -> tuple[Step, ...]:
+    """The steps of a canary before the implied 100 percent; one of 50 where the user named no weight."""
+    steps = tuple(Step(step.weight or 0, step.min_seconds, step.cohort or "") for step in spec.rollout.steps)
+    return steps if any(step.weight for step in steps) else (*steps, Step(50))
+
+
+def canary_facts(
+    scene: Scene, stable: Revision, canary: Revision, rollout: Rollout, seen: Verdict, evidence: Evidence
+) -> Facts:
+    """All that `advance` asks about; `seen` is the verdict on the evidence so far."""
     asked = ordered(scene, canary)
     return Facts(
         canary=canary,
         stable=stable,
         failure=first_failure(arm_facts(scene, canary, scene.seen.canary), arm_facts(scene, stable, scene.seen.stable)),
         verdict=seen,
-        blocks=blocks,
+        blocks=evidence.seen,
         probed=scene.probed(canary.pods),
         probe_unknown=probe_unknown(scene, canary),
-        carrying=canary.name in scene.carriers,
+        carrying=canary.name in scene.routing.carriers,
         third=any(revision.alive for revision in scene.roles.others),
         since=scene.seen.since,
-        unreachable=scene.seen.canary.unreachable or scene.seen.stable.unreachable,
+        # Once it is proven nothing is compared any more, and the pods of stable that still go may be dark.
+        unreachable=scene.seen.canary.unreachable or ("" if rollout.promoting else scene.seen.stable.unreachable),
         dark=scene.seen.canary.unreachable_for > max(60.0, 4.0 * scene.spec.rollout.analysis.scrape_seconds),
         promote_asked=asked == "Promote",
         abort_asked=asked == "Abort",
+        weight=scene.routing.percent(canary.name),
+        cohort=scene.routing.cohort,
+        pending=scene.routing.pending,
+        unroutable=unroutable(scene, canary, rollout),
+        split=split(scene, canary, rollout, evidence),
+        drafts=scene.seen.canary.recent.drafts,
     )
+
+
+def unroutable(scene: Scene, canary: Revision, rollout: Rollout) -> Note | None:
+    """Why no weight may go to the canary through a gateway now: no endpoint, or a gateway could not use its Service."""
+    routing = scene.routing
+    if not routing.gateway:
+        return None
+    if rollout.unresolved is not None and scene.now < rollout.unresolved + RESOLVE_AGAIN:
+        again = rfc3339(rollout.unresolved + RESOLVE_AGAIN)
+        text = f"a gateway could not use Service {canary.name}; it is tried again at {again}"
+        return Note(Reason.ROUTE_REFS_NOT_RESOLVED, text)
+    if (least := _least_weight(scene)) > scene.memory.base_weight:
+        text = f"backend {scene.name} has weight {scene.memory.base_weight} beside others; give it at least {least}"
+        return Note(Reason.ROUTE_UNUSABLE, text)
+    if not routing.endpoints.get(canary.name):
+        return Note(Reason.ENDPOINTS_NOT_READY, f"Service {canary.name} has no ready endpoint")
+    return None
+
+
+def _least_weight(scene: Scene) -> int:
+    """What our backend must weigh in the user's own rule, so that every step's part of it is a whole number."""
+    if not scene.routing.foreign:
+        return 0
+    weights = [step.weight for step in steps_of(scene.spec) if step.weight]
+    return -(-100 // min([*weights, *(100 - weight for weight in weights)]))
+
+
+def split(scene: Scene, canary: Revision, rollout: Rollout, evidence: Evidence) -> Note | None:
+    """Why the requests that the pods counted at this step are not the share that the route asks for.
+
+    Callers inside the cluster use `Service <name>` and dilute the share, so only about nothing is too little.
+    """
+    asked = scene.routing.percent(canary.name)
+    if not asked or asked == 100 or rollout.reached is None:
+        return None
+    since = max(0, rollout.blocks_before + 1 - evidence.forgotten)  # the block in which the weight rose is mixed
+    blocks = evidence.blocks[since:]
+    mine, theirs = (sum(getattr(block, arm).http_requests for block in blocks) for arm in ("canary", "stable"))
+    expected = (mine + theirs) * asked / 100
+    if expected < SPLIT_REQUESTS or SPLIT_LEAST * expected <= mine <= SPLIT_MOST * expected + SPLIT_REQUESTS:
+        return None
+    seen = f"the canary got {mine:.0f} of {mine + theirs:.0f} requests in {len(blocks)} blocks"
+    return Note(Reason.SPLIT_NOT_HONOURED, f"{seen}: {100 * mine / (mine + theirs):.1f}% where {asked}% was asked")
 
 
 def arm_facts(scene: Scene, revision: Revision, seen: ArmSeen) -> ArmFacts:

@@ -6,7 +6,7 @@ dwell and evidence start afresh, while the pods, the promotion numbers and the a
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 KEPT_DECISIONS = 10
@@ -34,15 +34,29 @@ class Rollout:
     promoting: str = ""  # why it goes to 100 percent: a proof, or an action; empty while it does not
     ordered: bool = False  # by an action, which a pause does not stop
     borrowed: bool = False  # no GPU was free to surge, so stable lends a pod
+    routed: int = 0  # percent that the route was last seen to give the canary
+    unresolved: float | None = None  # when a gateway could not use the canary's Service, so that its weight went
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """Someone else rewrites our part of the route: who, how often, and when last."""
+
+    manager: str
+    times: int
+    last: float
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """All that is remembered of one SDD. `spec` is the last valid one, without `replicas`."""
+    """All that is remembered of one SDD. `spec` is the last valid one, without `replicas`. What a newer operator wrote
+    and this one does not know is passed over."""
 
     rollout: Rollout | None = None
     decisions: tuple[Decision, ...] = ()
     spec: Mapping[str, Any] = field(default_factory=dict)
+    contest: Contest | None = None
+    base_weight: int = 1  # of `Service <name>` in the user's own route at rest, as Git says
 
     def decided(self, decision: Decision) -> "Memory":
         """The memory with one more decision, the oldest forgotten beyond ten."""
@@ -57,11 +71,18 @@ class Memory:
         """The inverse of `to_json`; anything unreadable is an empty memory, since losing it is harmless."""
         try:
             raw = json.loads(text)
-            rollout = raw["rollout"]
+            rollout, contest = raw["rollout"], raw.get("contest")
             return Memory(
-                rollout=Rollout(**{**rollout, "uids": tuple(rollout["uids"])}) if rollout else None,
+                rollout=_rollout(rollout) if rollout else None,
                 decisions=tuple(Decision(**item) for item in raw["decisions"]),
                 spec=dict(raw["spec"]),
+                contest=Contest(**contest) if contest else None,
+                base_weight=int(raw.get("base_weight", 1)),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return Memory()
+
+
+def _rollout(raw: Mapping[str, Any]) -> Rollout:
+    known = {item.name for item in fields(Rollout)}
+    return Rollout(**{**{key: value for key, value in raw.items() if key in known}, "uids": tuple(raw["uids"])})

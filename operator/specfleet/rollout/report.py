@@ -10,9 +10,11 @@ from specfleet.api.reasons import Reason
 from specfleet.api.validation import findings, not_implemented
 from specfleet.judgement.verdict import MetricVerdict
 from specfleet.resources.revision import render
-from specfleet.rollout.canary import Note
+from specfleet.rollout.canary import reachable_percent
 from specfleet.rollout.course import Course
+from specfleet.rollout.facts import steps_of
 from specfleet.rollout.margins import remarks
+from specfleet.rollout.note import Note
 from specfleet.rollout.orders import ignored
 from specfleet.rollout.revision import first_difference
 from specfleet.rollout.scene import Scene
@@ -21,7 +23,15 @@ from specfleet.telemetry.derived import acceptance_rate, step_time, tokens_per_s
 
 QUIET = (Reason.STABLE, Reason.RETAINING_OLD, Reason.SCALED_TO_ZERO, Reason.CANARY_ABORTED)
 MAX_SHORT = 253
-STALLED = (Reason.CANARY_ABORTED, Reason.NAME_TAKEN)
+STALLED = (
+    Reason.CANARY_ABORTED,
+    Reason.NAME_TAKEN,
+    Reason.GATEWAY_NOT_FOUND,
+    Reason.ROUTE_CONFLICT,
+    Reason.ROUTE_CONTESTED,
+    Reason.ROUTE_NOT_FOUND,
+    Reason.ROUTE_UNUSABLE,
+)
 
 
 def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -> dict[str, Any]:
@@ -44,6 +54,7 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "model": _payload(stable or scene.roles.target).get("model"),
         "ready": f"{sum(item.ready for item in scene.revisions.values())}/{scene.spec.replicas}",
         "gpu": "/".join(scene.spec.accelerator.products)[:MAX_SHORT] or None,
+        "routing": list(_routing(scene)) or None,
         "url": f"http://{scene.name}.{scene.sdd['metadata']['namespace']}:{names.PORT}",
         "metrics": [_metric(item) for item in course.verdict.metrics] if course.verdict else None,
         "decisions": [_decision(item) for item in reversed(course.memory.decisions)] or None,
@@ -164,24 +175,41 @@ def _revision(revision: Revision | None) -> dict[str, Any] | None:
 
 def _weight(scene: Scene) -> str:
     canary = scene.roles.canary
+    if canary and (percent := scene.routing.percent(canary.name)) is not None:
+        return f"{percent}%"
     carrying = sum(item.ready for item in scene.revisions.values() if item.name in scene.carriers)
     if canary is None or canary.name not in scene.carriers or not carrying:
         return "0%"
     return f"{round(100 * canary.ready / carrying)}%"
 
 
+def _routing(scene: Scene) -> Iterator[str]:
+    """Which rule of the route sends what where."""
+    routing = scene.routing
+    if routing.route is None:
+        return
+    name = f"HTTPRoute {routing.route['metadata']['name']}"
+    cohort = next((item for item in scene.spec.traffic.cohorts if item.name == routing.cohort), None)
+    if cohort and scene.roles.canary:
+        yield f"{name}: {cohort.header.name}: {cohort.header.value} -> {scene.roles.canary.name}"
+    total = max(1, sum(backend.weight for backend in routing.backends))
+    shares = (f"{backend.name} {round(100 * backend.weight / total)}%" for backend in routing.backends)
+    yield f"{name}: {', '.join(shares)}"
+
+
 def _step(scene: Scene, course: Course) -> dict[str, Any] | None:
     if course.turn is None:
         return None
-    weights = [step.weight for step in scene.spec.rollout.steps if step.weight is not None] or [50]
-    index = min(course.turn.rollout.step, len(weights) - 1)
-    asked = 100 if course.turn.rollout.promoting else weights[index]
-    reachable = round(100 * course.turn.shape.share)
+    steps, promoting = steps_of(scene.spec), bool(course.turn.rollout.promoting)
+    index = min(course.turn.rollout.step, len(steps) - 1)
+    step = steps[index]
+    reachable = reachable_percent(step.weight, course.turn.shape, scene.routing.gateway)
+    short = reachable != step.weight and not step.cohort and not promoting
     known = {
         "index": index + 1,
-        "of": len(weights),
-        "askedWeight": f"{asked}%",
-        "reachable": f"{reachable}%" if reachable != asked and not course.turn.rollout.promoting else None,
+        "of": len(steps),
+        "askedWeight": "100%" if promoting else str(step),
+        "reachable": f"{reachable}%" if short else None,
     }
     return {key: value for key, value in known.items() if value is not None}
 

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from specfleet.api import names
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.judgement.guards import ProbeFacts
 from specfleet.resources.evidence import read_evidence
 from specfleet.rollout.margins import bounds_of
 from specfleet.rollout.memory import Memory
 from specfleet.rollout.roles import Roles, assign
+from specfleet.rollout.routing import Routing, selected, through_route, through_service
 from specfleet.rollout.shape import Bounds
 from specfleet.rollout.world import Objects, Pod, Raw, Revision, revisions
 from specfleet.telemetry.counters import Tally
@@ -40,8 +40,9 @@ class Seen:
 
     `evidence_of` are the uids of the two revisions that the evidence compares, stable first.
     `probes` is by (pod uid, restarts): a pod without an entry has not finished its probes. `idle` is by pod uid: when
-    a scrape last saw it without requests; no entry means unknown. `taken` are names ("Service/llama") that exist
-    and are not ours; `refused` is what the API server said to a write of this pass. `since` is when the looking began:
+    a scrape last saw it without requests, `quiet` since when no new one has come; no entry means unknown. `taken` are names ("Service/llama") that exist
+    and are not ours; `refused` is what the API server said to a write of this pass; `rival` is an
+    older SDD that has the same route or hostname. `since` is when the looking began:
     the time before, in which the operator was away, counts nowhere.
     """
 
@@ -52,8 +53,10 @@ class Seen:
     evidence_of: tuple[str, str] | None = None
     probes: Mapping[tuple[str, int], ProbeFacts] = field(default_factory=dict)
     idle: Mapping[str, float] = field(default_factory=dict)
+    quiet: Mapping[str, float] = field(default_factory=dict)
     taken: tuple[str, ...] = ()
     refused: str = ""
+    rival: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class Scene:
     objects: Objects
     revisions: Mapping[str, Revision]
     roles: Roles
+    routing: Routing
     memory: Memory
     seen: Seen
     now: float
@@ -83,15 +87,12 @@ class Scene:
     @property
     def selected(self) -> str | None:
         """The revision that `Service <name>` selects now: None when it selects every one, "" when there is none."""
-        service = self.objects.services.get(self.name)
-        if service is None:
-            return ""
-        return (service["spec"].get("selector") or {}).get(names.REVISION)
+        return selected(self.objects.services, self.name)
 
     @property
     def carriers(self) -> frozenset[str]:
-        """The revisions whose pods get requests now."""
-        return frozenset(self.revisions) if self.selected is None else frozenset({self.selected})
+        """The revisions whose pods get requests now; callers inside the cluster use the Service beside any route."""
+        return self.routing.carriers | ({self.selected} if self.selected else frozenset())
 
     @property
     def borrows(self) -> bool:
@@ -129,4 +130,8 @@ def set_scene(
     """The scene for a valid spec; `identity` is the revision identity of `written`."""
     found = revisions(objects)
     roles = assign(found, identity, spec.rollout.retain_seconds, now)
-    return Scene(sdd, spec, written, objects, found, roles, remembered(objects), seen, now)
+    if spec.traffic.gateway or spec.traffic.route:
+        routing = through_route(sdd, spec.traffic, objects, found, seen.rival)
+    else:
+        routing = through_service(sdd["metadata"]["name"], objects, found)
+    return Scene(sdd, spec, written, objects, found, roles, routing, remembered(objects), seen, now)

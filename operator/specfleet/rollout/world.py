@@ -14,7 +14,10 @@ STUCK = ("CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "CreateContaine
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """What the cluster held of one SDD at this pass: the owned objects by name, pods as a list."""
+    """What the cluster held of one SDD at this pass: the owned objects by name, pods and the EndpointSlices of its
+    Services as lists. `routes` has the HTTPRoute that it owns, or the user's own that its spec names;
+    `gateway_api` is False where the cluster has no such kinds; `no_gateway` names the Gateway of its spec where that is
+    known to be absent."""
 
     revisions: Mapping[str, Raw] = field(default_factory=dict)
     deployments: Mapping[str, Raw] = field(default_factory=dict)
@@ -22,6 +25,10 @@ class Objects:
     disruption_budgets: Mapping[str, Raw] = field(default_factory=dict)
     evidence: Raw | None = None
     pods: Sequence[Raw] = ()
+    routes: Mapping[str, Raw] = field(default_factory=dict)
+    endpoint_slices: Sequence[Raw] = ()
+    gateway_api: bool = True
+    no_gateway: str = ""
 
 
 @dataclass(frozen=True, slots=True)

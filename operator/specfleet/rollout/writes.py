@@ -2,101 +2,49 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Any
+from dataclasses import replace
 
 from specfleet.api import names
 from specfleet.resources.disruption import disruption_budget
 from specfleet.resources.evidence import evidence_map, read_evidence
 from specfleet.resources.owned import differs, is_ours
 from specfleet.resources.revision import controller_revision, render
-from specfleet.resources.service import revision_service, stable_service
+from specfleet.resources.service import revision_service
 from specfleet.resources.workload import deployment
 from specfleet.rollout.course import Course
 from specfleet.rollout.moves import Drain, Fleet, Restore, Scale, moves
+from specfleet.rollout.preconditions import Verb, Write, applied, deleted, patched
 from specfleet.rollout.revision import identity, pick_hash
 from specfleet.rollout.scene import Scene
+from specfleet.rollout.traffic import lingering, shift
 from specfleet.rollout.world import Pod, Raw, Revision, rfc3339
 
 SETTLE_SECONDS = 3.0  # endpoints take a moment to reach every proxy: a pod is not idle before
 
 
-class Verb(StrEnum):
-    """How an object is written. Each carries the uid that was observed; what raises risk the resourceVersion too."""
-
-    CREATE = "create"
-    APPLY = "apply"
-    PATCH = "patch"
-    DELETE = "delete"
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """One call to the API server. `body` names its object; a PATCH is a JSON merge patch."""
-
-    verb: Verb
-    body: Raw
-    why: str
-
-    @property
-    def kind(self) -> str:
-        """Kind of the object."""
-        return str(self.body["kind"])
-
-    @property
-    def name(self) -> str:
-        """Name of the object."""
-        return str(self.body["metadata"]["name"])
-
-
 def writes(scene: Scene, course: Course) -> list[Write]:
     """What to write in this pass: what lowers risk, then what adds pods, then what raises risk, then what tidies."""
-    service = list(_service(scene, course))
-    rising = course.selector is None
+    requests = shift(scene, course)
     workloads = list(_workloads(scene, course))
     return [
         *_marked(course, urgent=True),
         *_unlatched(scene),
-        *([] if rising else service),
+        *requests.lowering,
         *_created(scene, course),
         *_memory(scene, course),
         *_marked(course, urgent=False),
         *workloads,
-        *(service if rising else []),
+        *requests.raising,
         *_promotion(scene, course),
         *_budget(scene),
         *_tidied(scene, course),
     ]
 
 
-def _patch(live: Raw, metadata: Raw, why: str, risky: bool = False) -> Write:
-    preconditions = {"name": live["metadata"]["name"], "uid": live["metadata"]["uid"]}
-    if risky:
-        preconditions["resourceVersion"] = live["metadata"]["resourceVersion"]
-    kind = {"apiVersion": live["apiVersion"], "kind": live["kind"]}
-    return Write(Verb.PATCH, {**kind, "metadata": {**preconditions, **metadata}}, why)
-
-
-def _applied(desired: dict[str, Any], live: Raw | None, why: str, risky: bool = False) -> Iterator[Write]:
-    """Create what is missing; apply over what is ours and differs; leave everything else."""
-    if live is None:
-        yield Write(Verb.CREATE, desired, why or f"{desired['kind']} {desired['metadata']['name']} is missing")
-        return
-    difference = differs(desired, live)
-    if difference is None:
-        return
-    preconditions = {"uid": live["metadata"]["uid"]}
-    if risky:
-        preconditions["resourceVersion"] = live["metadata"]["resourceVersion"]
-    desired = {**desired, "metadata": {**desired["metadata"], **preconditions}}
-    yield Write(Verb.APPLY, desired, why or difference)
-
-
 def _marked(course: Course, urgent: bool) -> Iterator[Write]:
     for mark in course.marks:
         if mark.urgent is urgent:
-            yield _patch(mark.revision.record, {"annotations": dict(mark.notes)}, mark.why)
+            yield patched(mark.revision.record, {"annotations": dict(mark.notes)}, mark.why)
 
 
 def _unlatched(scene: Scene) -> Iterator[Write]:
@@ -105,7 +53,9 @@ def _unlatched(scene: Scene) -> Iterator[Write]:
         return  # the way back is not to be tried again and again
     for revision in scene.roles.others:
         if revision.aborted and revision is not scene.roles.target:
-            yield _patch(revision.record, {"annotations": {names.ABORTED: None}}, f"{revision.name} may be tried again")
+            yield patched(
+                revision.record, {"annotations": {names.ABORTED: None}}, f"{revision.name} may be tried again"
+            )
 
 
 def _created(scene: Scene, course: Course) -> Iterator[Write]:
@@ -123,22 +73,14 @@ def _created(scene: Scene, course: Course) -> Iterator[Write]:
     yield Write(Verb.CREATE, record, f"revision {number}: {name}")
 
 
-def _service(scene: Scene, course: Course) -> Iterator[Write]:
-    """`Service <name>`. Selecting every revision raises risk; narrowing it to one never may be refused."""
-    if course.selector == "":
-        return
-    whom = course.selector or "every revision"
-    desired = stable_service(scene.sdd, course.selector)
-    live = scene.objects.services.get(scene.name)
-    why = f"Service {scene.name} selects {whom}" if scene.selected != course.selector else ""
-    yield from _applied(desired, live, why, risky=course.selector is None)
-
-
 def _workloads(scene: Scene, course: Course) -> Iterator[Write]:
     rollout = course.memory.rollout
+    wanted = dict(course.wanted)
+    for item in (*scene.roles.others, *([scene.roles.canary] if scene.roles.canary else [])):
+        wanted[item.name] = max(wanted.get(item.name, 0), min(item.wanted, lingering(scene, item)))
     fleet = Fleet(
         revisions=_growing_order(scene),
-        wanted=course.wanted,
+        wanted=wanted,
         carriers=scene.carriers,
         bounds=scene.bounds(rollout.borrowed if rollout else scene.borrows),
         finished=lambda pod: _finished(scene, pod),
@@ -149,13 +91,13 @@ def _workloads(scene: Scene, course: Course) -> Iterator[Write]:
     for move in planned:
         if isinstance(move, Restore):
             unset = {names.DRAINING_SINCE: None, names.DELETION_COST: None}
-            yield _patch(move.pod.raw, {"labels": {names.SERVING: "true"}, "annotations": unset}, move.why)
+            yield patched(move.pod.raw, {"labels": {names.SERVING: "true"}, "annotations": unset}, move.why)
     for revision in fleet.revisions:
         yield from _revision_objects(scene, revision, scaled.get(revision.name))
     for move in planned:
         if isinstance(move, Drain):
             since = {names.DRAINING_SINCE: rfc3339(scene.now), names.DELETION_COST: str(move.cost)}
-            yield _patch(move.pod.raw, {"labels": {names.SERVING: None}, "annotations": since}, move.why)
+            yield patched(move.pod.raw, {"labels": {names.SERVING: None}, "annotations": since}, move.why)
 
 
 def _growing_order(scene: Scene) -> tuple[Revision, ...]:
@@ -171,12 +113,12 @@ def _revision_objects(scene: Scene, revision: Revision, scale: Scale | None) -> 
         return
     desired = deployment(scene.sdd, revision.name, revision.payload, replicas)
     why = scale.why if scale else ""
-    yield from _applied(revision_service(scene.sdd, revision.name), scene.objects.services.get(revision.name), "")
+    yield from applied(revision_service(scene.sdd, revision.name), scene.objects.services.get(revision.name), "")
     live, risky = revision.deployment, replicas < revision.wanted
     if live is not None and scale and _only_scaled(desired, live):
         yield _scaled(live, scale, risky)
     else:
-        yield from _applied(desired, live, why, risky)
+        yield from applied(desired, live, why, risky)
 
 
 def _only_scaled(desired: Raw, live: Raw) -> bool:
@@ -185,7 +127,7 @@ def _only_scaled(desired: Raw, live: Raw) -> bool:
 
 
 def _scaled(live: Raw, scale: Scale, risky: bool) -> Write:
-    patch = _patch(live, {}, scale.why, risky)
+    patch = patched(live, {}, scale.why, risky)
     return replace(patch, body={**patch.body, "spec": {"replicas": scale.replicas}})
 
 
@@ -208,14 +150,14 @@ def _promotion(scene: Scene, course: Course) -> Iterator[Write]:
     number = 1 + max((revision.promoted for revision in scene.revisions.values()), default=0)
     notes = {names.PROMOTED: f"{number} {rfc3339(scene.now)}"}
     why = f"{course.promote.name} becomes stable (promotion {number})"
-    yield _patch(course.promote.record, {"annotations": notes}, why, risky=True)
+    yield patched(course.promote.record, {"annotations": notes}, why, risky=True)
 
 
 def _budget(scene: Scene) -> Iterator[Write]:
     if scene.roles.stable:
         desired = disruption_budget(scene.sdd, scene.roles.stable.name)
         why = f"drains may take one pod of {scene.roles.stable.name} at a time"
-        yield from _applied(desired, scene.objects.disruption_budgets.get(scene.name), why)
+        yield from applied(desired, scene.objects.disruption_budgets.get(scene.name), why)
 
 
 def _memory(scene: Scene, course: Course) -> Iterator[Write]:
@@ -250,13 +192,7 @@ def _tidied(scene: Scene, course: Course) -> Iterator[Write]:
             continue
         for live in (revision.deployment, scene.objects.services.get(revision.name)):
             if live is not None and is_ours(live, scene.uid):
-                yield _deleted(live, f"{revision.name} is over")
+                yield deleted(live, f"{revision.name} is over")
         unwanted = not revision.promoted and revision is not scene.roles.target
         if unwanted or revision in beyond:
-            yield _deleted(revision.record, f"{revision.name} is no longer kept")
-
-
-def _deleted(live: Raw, why: str) -> Write:
-    meta = live["metadata"]
-    body = {"apiVersion": live["apiVersion"], "kind": live["kind"]}
-    return Write(Verb.DELETE, {**body, "metadata": {"name": meta["name"], "uid": meta["uid"]}}, why)
+            yield deleted(revision.record, f"{revision.name} is no longer kept")

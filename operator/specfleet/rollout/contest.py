@@ -1,0 +1,65 @@
+"""What the live route says, remembered: its weight at rest, the canary's share, and who else rewrites them. Pure.
+
+A share that somebody else has changed is a contest: told once, and no weight rises against them.
+"""
+
+from dataclasses import replace
+
+from specfleet.api.reasons import Reason
+from specfleet.rollout.memory import Contest, Decision, Memory
+from specfleet.rollout.note import Note
+from specfleet.rollout.scene import Scene
+
+QUIET_SECONDS = 30.0  # after a rewrite, before a weight rises again
+FORGOTTEN_SECONDS = 600.0  # after the last rewrite
+TOO_MANY = 3  # rewrites, after which a person must act
+
+
+def noticed(scene: Scene, memory: Memory) -> Memory:
+    """The memory with the share that the route gives now; a change of it that somebody else wrote is a contest."""
+    routing = scene.routing
+    if not routing.gateway or routing.route is None:
+        return memory
+    rollout, stable = memory.rollout, scene.roles.stable
+    if rollout:
+        share = routing.percent(rollout.canary) or 0
+        changed = share != rollout.routed
+        memory = replace(memory, rollout=replace(rollout, routed=share))
+    else:
+        changed = stable is not None and routing.sole != stable.name
+    before = memory.contest
+    never = memory.rollout is None or not (memory.rollout.routed or memory.rollout.promoting)
+    if never and [backend.name for backend in routing.backends] == [scene.name]:
+        memory = replace(memory, base_weight=routing.backends[0].weight)
+    if before and scene.now - before.last > FORGOTTEN_SECONDS:
+        memory = replace(memory, contest=None)
+    return _more(scene, memory) if changed and routing.writer else memory
+
+
+def _more(scene: Scene, memory: Memory) -> Memory:
+    before, writer = memory.contest, scene.routing.writer
+    memory = replace(memory, contest=Contest(writer, before.times + 1 if before else 1, scene.now))
+    if before:
+        return memory
+    revision = memory.rollout.canary if memory.rollout else ""
+    text = f"{writer} has changed the weights of HTTPRoute {_name(scene)}; none of them is raised against it"
+    return memory.decided(Decision(scene.now, Reason.ROUTE_CONTESTED, text, revision))
+
+
+def stalled(scene: Scene, memory: Memory) -> Note | None:
+    """What a person must settle, once it has happened too often."""
+    contest = memory.contest
+    if contest is None or contest.times < TOO_MANY:
+        return None
+    text = f"{contest.manager} has rewritten HTTPRoute {_name(scene)} {contest.times} times; no weight rises"
+    return Note(Reason.ROUTE_CONTESTED, text)
+
+
+def withholds(memory: Memory, now: float) -> bool:
+    """No weight may rise now."""
+    contest = memory.contest
+    return contest is not None and (contest.times >= TOO_MANY or now < contest.last + QUIET_SECONDS)
+
+
+def _name(scene: Scene) -> str:
+    return str(scene.routing.route["metadata"]["name"]) if scene.routing.route else scene.name

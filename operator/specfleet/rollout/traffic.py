@@ -1,0 +1,242 @@
+"""Who is to get which part of the requests, and the writes that bring `Service <name>` and the route there. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from specfleet.resources.owned import is_ours
+from specfleet.resources.route import API_VERSION, KIND, Backend, Cohort, http_route, patch
+from specfleet.resources.service import stable_service
+from specfleet.rollout.canary import Step, Turn
+from specfleet.rollout.contest import withholds
+from specfleet.rollout.course import Course
+from specfleet.rollout.facts import steps_of
+from specfleet.rollout.preconditions import Verb, Write, applied, deleted
+from specfleet.rollout.roles import hard
+from specfleet.rollout.routing import is_our_service
+from specfleet.rollout.scene import Scene
+from specfleet.rollout.world import Pod, Revision
+
+QUIET_SECONDS = 10.0  # without a new request, after which a data plane has surely heard that a revision left the route
+REWRITE_SECONDS = 2.0  # between two writes over what somebody else wrote
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """Writes that lower the risk, which go first, and those that raise it, which go after the pods."""
+
+    lowering: tuple[Write, ...] = ()
+    raising: tuple[Write, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Parts of the requests in percent by revision, the stable one first, and the cohort that goes to the canary."""
+
+    parts: Mapping[str, int]
+    cohort: str = ""
+
+
+def shift(scene: Scene, course: Course) -> Shift:
+    """The writes of this pass."""
+    gone = tuple(_unused_route(scene))
+    if not scene.routing.gateway:
+        written = tuple(_service(scene, course.carrier, risky=course.carrier is None))
+        return Shift(gone, written) if course.carrier is None else Shift((*gone, *written))
+    split = wanted(scene, course)
+    service = tuple(_pointed(scene))
+    route = tuple(_route(scene, split))
+    if _rises(scene, split):
+        return Shift((*gone, *service), route)
+    return Shift((*gone, *service, *route))
+
+
+def _service(scene: Scene, revision: str | None, risky: bool) -> Iterator[Write]:
+    """`Service <name>`. Selecting every revision raises risk; narrowing it to one never may be refused."""
+    if revision == "":
+        return
+    desired = stable_service(scene.sdd, revision)
+    live = scene.objects.services.get(scene.name)
+    why = f"Service {scene.name} selects {revision or 'every revision'}" if scene.selected != revision else ""
+    yield from applied(desired, live, why, risky)
+
+
+def _pointed(scene: Scene) -> Iterator[Write]:
+    """With a gateway `Service <name>` follows stable, but only while no route sends requests by it."""
+    home = scene.roles.stable or scene.roles.target
+    if home is None:
+        return
+    free = scene.roles.stable is None or not scene.selected or not scene.routing.uses(scene.name)
+    one = home.name if free or scene.selected == home.name else scene.selected
+    yield from _service(scene, one, risky=False)
+
+
+def wanted(scene: Scene, course: Course) -> Split:
+    """The split that this pass wants. A weight rises only where every pod has answered its probes, the route is in
+    force and nobody contests it."""
+    stable, canary, turn = scene.roles.stable, scene.roles.canary, course.turn
+    if course.carrier is not None or stable is None:
+        return Split({course.carrier: 100} if course.carrier else {})
+    if canary is None or turn is None or turn.abort:
+        return _leaving(scene, stable)
+    return _held(scene, course, _split(scene, turn, stable, canary))
+
+
+def _split(scene: Scene, turn: Turn, stable: Revision, canary: Revision) -> Split:
+    """What the step asks for, but no more than the canary's part of the ready pods can carry."""
+    step, ready = _step(scene, turn), canary.ready + stable.ready
+    share = 100 * canary.ready // ready if ready else 0
+    bounds = scene.bounds(turn.rollout.borrowed)
+    whole = canary.ready >= bounds.replicas and stable.wanted <= bounds.surge
+    if not stable.ready or (turn.rollout.promoting and whole):
+        return Split({canary.name: 100})
+    if step.cohort and not turn.rollout.promoting:
+        return Split({stable.name: 100}, step.cohort)
+    weight = share if turn.rollout.promoting else min(step.weight, max(1, share))
+    return _parts({stable.name: 100 - weight, canary.name: weight})
+
+
+def _parts(parts: Mapping[str, int], cohort: str = "") -> Split:
+    """A backend without a weight is left out, never written with 0."""
+    return Split({revision: part for revision, part in parts.items() if part > 0}, cohort)
+
+
+def _step(scene: Scene, turn: Turn) -> Step:
+    steps = steps_of(scene.spec)
+    return steps[min(turn.rollout.step, len(steps) - 1)]
+
+
+def _leaving(scene: Scene, stable: Revision) -> Split:
+    """What should not carry leaves as fast as stable's ready pods can take over."""
+    fewest = max(1, scene.bounds(scene.borrows).fewest)
+    able = min(100, 100 * stable.ready // fewest)
+    others = {name: scene.routing.percent(name) or 0 for name in scene.routing.weights if name != stable.name}
+    total = sum(others.values())
+    left = {name: min(100 - able, total) * part // max(1, total) for name, part in others.items()}
+    return _parts({stable.name: 100 - sum(left.values()), **left})
+
+
+def _held(scene: Scene, course: Course, split: Split) -> Split:
+    """Instead of a raise that may not be: the canary's share as it is."""
+    canary, stable = scene.roles.canary, scene.roles.stable
+    if canary is None or stable is None or not _rises(scene, split):
+        return split
+    unproven = scene.probed(canary.pods) < canary.ready
+    if not stable.ready or not (unproven or scene.routing.pending or withholds(course.memory, scene.now)):
+        return split
+    live = scene.routing.percent(canary.name) or 0
+    return _parts({stable.name: 100 - live, canary.name: live}, scene.routing.cohort if split.cohort else "")
+
+
+def _rises(scene: Scene, split: Split) -> bool:
+    """Some revision but stable gets more than it has, or a cohort that it had not."""
+    stable, routing = scene.roles.stable, scene.routing
+    home = stable.name if stable else ""
+    more = any(part > (routing.percent(name) or 0) for name, part in split.parts.items() if name != home)
+    return more or bool(split.cohort and split.cohort != routing.cohort)
+
+
+def _route(scene: Scene, split: Split) -> Iterator[Write]:
+    routing, traffic = scene.routing, scene.spec.traffic
+    if not split.parts or scene.seen.rival or not scene.objects.gateway_api or not _may_write(scene):
+        return
+    why = f"route: {', '.join(_said(scene, split))}"
+    if traffic.route:
+        yield from _patched(scene, split, why)
+        return
+    backends = [Backend(_backend(scene, name), part) for name, part in split.parts.items()]
+    if len(backends) == 1:
+        backends = [Backend(backends[0].name, 1)]
+    desired = http_route(scene.sdd, traffic, backends, _cohorts(scene, split))
+    if routing.route is not None and not is_ours(routing.route, scene.uid):
+        return
+    yield from applied(desired, routing.route, why, _rises(scene, split))
+
+
+def _said(scene: Scene, split: Split) -> Iterator[str]:
+    if split.cohort:
+        yield f"cohort {split.cohort} to {scene.roles.canary.name if scene.roles.canary else 'nobody'}"
+    for revision, part in split.parts.items():
+        service = _backend(scene, revision)
+        yield f"{part}% to {service}" + (f" ({revision})" if service != revision else "")
+
+
+def _may_write(scene: Scene) -> bool:
+    """What somebody else wrote is overwritten at a bounded rate, whoever they are and however often they come."""
+    routing = scene.routing
+    return not routing.writer or routing.written is None or scene.now >= routing.written + REWRITE_SECONDS
+
+
+def _backend(scene: Scene, revision: str) -> str:
+    """`Service <name>` where it leads to this revision and its endpoints are there; else the revision's own Service."""
+    if scene.selected != revision and not (scene.roles.stable is None and not scene.selected):
+        return revision
+    known = scene.revisions.get(revision)
+    if scene.routing.route is None or scene.routing.uses(scene.name) or known is None:
+        return scene.name
+    there = scene.routing.endpoints.get(scene.name, frozenset())
+    mine = {pod.ip for pod in known.pods if pod.taking_traffic}
+    return scene.name if there and mine <= there <= {pod.ip for pod in known.pods} else revision
+
+
+def _cohorts(scene: Scene, split: Split) -> list[Cohort]:
+    canary = scene.roles.canary
+    found = [cohort for cohort in scene.spec.traffic.cohorts if cohort.name == split.cohort]
+    return [Cohort(cohort.header, canary.name) for cohort in found] if canary else []
+
+
+def _patched(scene: Scene, split: Split, why: str) -> Iterator[Write]:
+    """Our references in one rule of the user's own route; at rest as Git has it."""
+    routing, live = scene.routing, scene.routing.route
+    if live is None or routing.rule is None or not routing.backends:
+        return
+    backends = _shared(scene, split)
+    if tuple(backends) == routing.backends:
+        return
+    ours = frozenset(backend.name for backend in routing.backends if is_our_service(scene.name, backend.name))
+    operations = patch(live, routing.rule, ours, backends, _rises(scene, split))
+    meta: dict[str, Any] = {"name": live["metadata"]["name"], "uid": live["metadata"]["uid"]}
+    yield Write(Verb.JSON_PATCH, {"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, "patch": operations}, why)
+
+
+def _shared(scene: Scene, split: Split) -> list[Backend]:
+    """The split as weights: of 100 where the rule has nobody else's backends, else of what ours had at rest."""
+    base = scene.memory.base_weight
+    if len(split.parts) == 1:
+        return [Backend(_backend(scene, name), base) for name in split.parts]
+    total = base if scene.routing.foreign else 100
+    canary = scene.roles.canary.name if scene.roles.canary else ""
+    parts = {name: -(-total * part // 100) for name, part in split.parts.items() if name == canary}
+    rest = total - sum(parts.values())
+    stable = [name for name in split.parts if name not in parts]
+    shares = {**{name: rest // len(stable) for name in stable}, **parts}
+    return [Backend(_backend(scene, name), weight) for name, weight in shares.items() if weight > 0]
+
+
+def _unused_route(scene: Scene) -> Iterator[Write]:
+    """Our own route, when the spec names no gateway any more."""
+    live = scene.objects.routes.get(scene.name)
+    if scene.spec.traffic.gateway is None and live is not None and is_ours(live, scene.uid):
+        yield deleted(live, "spec.traffic.gateway is not set any more")
+
+
+def lingering(scene: Scene, revision: Revision) -> int:
+    """Pods that a revision on its way out keeps, because requests may still reach it by the route.
+
+    While it is in the route its last one; after that all, until no request has come for a while or `drainSeconds` have
+    passed since we wrote the route: a data plane can be far behind what its controller says.
+    """
+    routing = scene.routing
+    if not routing.gateway or hard(revision.aborted) or not revision.ready:
+        return 0
+    if revision.name in routing.weights:
+        return 1
+    if routing.written is not None and scene.now >= routing.written + scene.spec.pod.drain_seconds:
+        return 0
+    loud = any(not _quiet(scene, pod) for pod in revision.pods if pod.taking_traffic)
+    return revision.wanted if loud else 0
+
+
+def _quiet(scene: Scene, pod: Pod) -> bool:
+    since = scene.seen.quiet.get(pod.uid)
+    return since is not None and scene.now >= since + QUIET_SECONDS
