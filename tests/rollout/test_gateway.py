@@ -102,7 +102,7 @@ async def test_a_cohort_comes_first_and_only_it_meets_the_canary(by_gateway, gol
     first = route(story)["spec"]["rules"][0]
     assert first["matches"][0]["headers"] == [{"type": "Exact", "name": "x-audience", "value": "internal"}]
     assert [item["name"] for item in first["backendRefs"]] == [story.revision(2).name]
-    assert backends(story) == {"qwen": 100} or backends(story) == {"qwen": 1}
+    assert backends(story) == {"qwen": 1}
     story.fleet.gateway.cohort = 0.1
     await story.run_until(lambda: story.weights.get("v2", 0) > 0)
     assert len(route(story)["spec"]["rules"]) == 1
@@ -240,9 +240,8 @@ async def test_whoever_resets_the_weights_again_and_again_is_named_and_never_fou
     story = await by_gateway()
     await canary(story)
     story.say("argocd resets the weights every 5 s from now on")
-    rest = [
-        {**rule, "backendRefs": [{**rule["backendRefs"][0], "weight": 1}]} for rule in route(story)["spec"]["rules"]
-    ]
+    (rule,) = route(story)["spec"]["rules"]
+    rest = [{**rule, "backendRefs": [{**rule["backendRefs"][0], "weight": 1}]}]
     writes = len(story.kube.calls)
     for _ in range(60):
         live = route(story)

@@ -24,11 +24,8 @@ def by_route(at_rest):
     async def make(*rules, rule="chat"):
         # The story's gateway looks at the last rule.
         traffic = {"route": {"name": "mine", **({"rule": rule} if rule else {})}}
-        return await at_rest(
-            route="mine",
-            before=[user_route("mine", list(rules))],
-            spec={"traffic": traffic, "rollout": {"steps": STEPS}},
-        )
+        spec = {"traffic": traffic, "rollout": {"steps": STEPS}}
+        return await at_rest(route="mine", before=[user_route("mine", list(rules))], spec=spec)
 
     return make
 

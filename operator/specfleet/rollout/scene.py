@@ -39,11 +39,11 @@ class Seen:
     """What was measured since the last pass.
 
     `evidence_of` are the uids of the two revisions that the evidence compares, stable first.
-    `probes` is by (pod uid, restarts): a pod without an entry has not finished its probes. `idle` is by pod uid: when
-    a scrape last saw it without requests, `quiet` since when no new one has come; no entry means unknown. `taken` are names ("Service/llama") that exist
-    and are not ours; `refused` is what the API server said to a write of this pass; `rival` is an
-    older SDD that has the same route or hostname. `since` is when the looking began:
-    the time before, in which the operator was away, counts nowhere.
+    `probes` is by (pod uid, restarts): a pod without an entry has not finished its probes. By pod uid: `idle` is when
+    a scrape last saw it without requests, `quiet` since when no new one has come; no entry means unknown. `taken` are
+    names ("Service/llama") that exist and are not ours; `refused` is what the API server said to a write of this pass;
+    `rival` is an older SDD that has the same route or hostname. `since` is when the looking began: the time before, in
+    which the operator was away, counts nowhere.
     """
 
     since: float = 0.0
