@@ -46,6 +46,19 @@ async def test_scarce_gpus_are_borrowed_from_stable(at_rest, golden):
     golden(story)
 
 
+async def test_a_stable_that_needs_all_its_pods_lends_none(at_rest, golden):
+    story = await at_rest(gpus=4, unavailable=1)
+    story.behave(1, "the KV caches of v1 are 70 % full", kv=0.7)
+    await story.run(60)
+    story.edit("numSpeculativeTokens 3 -> 5; all four GPUs are taken", speculation={"numSpeculativeTokens": 5})
+    await story.run_until_reason("WaitingForGPUs")
+    await story.run(300)
+    assert story.revision(1).ready == 4
+    story.behave(1, "the load of v1 falls")
+    await story.run_until(lambda: story.stable.number == 2)
+    golden(story)
+
+
 async def test_the_old_revision_keeps_its_surge_for_retain_seconds(at_rest, golden):
     story = await at_rest(spec={"rollout": {"retainSeconds": 300}})
     story.edit("numSpeculativeTokens 3 -> 5", speculation={"numSpeculativeTokens": 5})

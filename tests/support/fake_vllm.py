@@ -19,6 +19,7 @@ class Behaviour:
     errors: float = 0.0  # share of requests answered with 500
     crash: bool = False  # exits instead of becoming ready
     garbage: bool = False  # one character over and over
+    kv: float = 0.2  # of the KV cache in use
     dark: bool = False  # neither metrics nor probes can be reached
 
     def survival(self, length: int) -> tuple[float, ...]:
@@ -103,7 +104,7 @@ class Server:
             'http_requests_total{handler="/v1/completions",status="5xx"}': get("http_errors"),
             "vllm:num_requests_running": self.running(how, now),
             "vllm:num_requests_waiting": 0,
-            "vllm:kv_cache_usage_perc": 0.2,
+            "vllm:kv_cache_usage_perc": how.kv,
         }
         if self.length:
             lines |= {

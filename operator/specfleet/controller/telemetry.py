@@ -14,6 +14,7 @@ from specfleet.rollout.world import Objects, Pod, Revision, revisions
 from specfleet.telemetry.collector import Collector
 from specfleet.telemetry.counters import Observation
 from specfleet.telemetry.evidence import EMPTY, Arm, Evidence, from_json
+from specfleet.telemetry.load import Peaks
 from specfleet.telemetry.page import MalformedPage, Sample, parse
 
 MAX_WARMUP = 60.0  # seconds after a pod's first answer in which compilers and caches still warm up
@@ -38,6 +39,7 @@ class _Watch:
     interval: float = 0.0
     block_seconds: float = 60.0
     collector: Collector = field(default_factory=lambda: Collector(60.0, MAX_WARMUP))
+    peaks: Peaks = field(default_factory=Peaks)
     uids: tuple[str, str] | None = None
     evidence: Evidence = EMPTY
     ticked: float | None = None
@@ -92,6 +94,8 @@ class Telemetry:
         named = ((Arm.STABLE, stable), (Arm.CANARY, roles.canary))
         arms = {arm: revision.name for arm, revision in named if revision}
         analysis = spec.rollout.analysis
+        if arms.get(Arm.STABLE) != watch.arms.get(Arm.STABLE):
+            watch.peaks = Peaks()
         if arms != watch.arms or analysis.block_seconds != watch.block_seconds:
             watch.arms, watch.block_seconds = arms, float(analysis.block_seconds)
             watch.collector = Collector(watch.block_seconds, min(MAX_WARMUP, watch.block_seconds))
@@ -146,6 +150,8 @@ class Telemetry:
             }
             _note_darkness(watch, arm, [item for item in good.values() if isinstance(item, str)], bool(seen[arm]), now)
         watch.idle |= {uid: now for uid, sample in answers.items() if isinstance(sample, Sample) and _idle(sample)}
+        if Arm.STABLE in seen and not watch.dark_why.get(Arm.STABLE):
+            watch.peaks.add(now, [item.sample for item in seen[Arm.STABLE].values()])
         for uid, sample in answers.items():
             if isinstance(sample, Sample):
                 count = sample.http_requests or 0.0
@@ -210,7 +216,7 @@ def _arm_seen(watch: _Watch, arm: Arm, now: float) -> ArmSeen:
         recent=collector.recent(arm),
         last=collector.last(arm),
         running=collector.running(arm),
-        waiting=collector.waiting(arm),
+        peak=watch.peaks.load if arm is Arm.STABLE else None,
         stalled=collector.stalled_scrapes(arm),
         unreachable=watch.dark_why.get(arm, ""),
         unreachable_for=0.0 if dark is None else now - dark,

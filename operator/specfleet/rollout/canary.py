@@ -46,7 +46,8 @@ class Facts:
 
     With a gateway: `weight` is the percent that the route gives the canary and `cohort` the one that it serves;
     `pending` says why the route is not known to be in force, `unroutable` why no weight may go to the canary now, and
-    `split` why the requests that the pods counted are not the share asked for. `drafts` are the canary's of late."""
+    `split` why the requests that the pods counted are not the share asked for. `drafts` are the canary's of late.
+    `cannot_lend` is why stable gives up no pod for it where no GPU is free."""
 
     canary: Revision
     stable: Revision
@@ -68,6 +69,7 @@ class Facts:
     unroutable: Note | None = None
     split: Note | None = None
     drafts: float = 0.0
+    cannot_lend: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +228,8 @@ def _short(rollout: Rollout, facts: Facts, shape: Shape) -> Note | None:
 def _starting(rollout: Rollout, facts: Facts, shape: Shape) -> Note:
     stuck = [pod for pod in facts.canary.pods if pod.unschedulable]
     if stuck:
-        return Note(Reason.WAITING_FOR_GPUS, f"{stuck[0].name}: {stuck[0].unschedulable}")
+        lend = f"; stable cannot lend a pod: {facts.cannot_lend}" if facts.cannot_lend else ""
+        return Note(Reason.WAITING_FOR_GPUS, f"{stuck[0].name}: {stuck[0].unschedulable}{lend}")
     trouble = next((f"; {pod.name}: {pod.trouble}" for pod in facts.canary.pods if pod.trouble), "")
     ready = f"{facts.canary.ready} of {shape.canary} canary pods ready"
     return Note(_growing(rollout), f"{ready}, {facts.stable.ready} of stable's serve and {shape.stable} will{trouble}")

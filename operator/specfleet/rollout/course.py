@@ -10,7 +10,7 @@ from specfleet.judgement.verdict import Verdict
 from specfleet.rollout import orders
 from specfleet.rollout.canary import Facts, Turn, advance
 from specfleet.rollout.contest import noticed, stalled
-from specfleet.rollout.facts import arm_facts, canary_facts, policy, probe_unknown, verdict
+from specfleet.rollout.facts import arm_facts, canary_facts, cannot_lend, policy, probe_unknown, verdict
 from specfleet.rollout.memory import Decision, Memory, Rollout
 from specfleet.rollout.note import Note
 from specfleet.rollout.orders import Mark
@@ -258,6 +258,6 @@ def _must_carry_all(facts: Facts) -> bool:
 
 
 def _must_borrow(scene: Scene, canary: Revision) -> bool:
-    """No limit was set, no GPU is free to surge, and stable can spare a pod."""
+    """No limit was set, no GPU is free to surge, and the rest of stable can hold the load of late."""
     stuck = any(pod.unschedulable for pod in canary.pods)
-    return stuck and scene.spec.rollout.max_surge is None and scene.spec.replicas > 1 and scene.seen.stable.waiting == 0
+    return stuck and scene.spec.rollout.max_surge is None and not cannot_lend(scene)

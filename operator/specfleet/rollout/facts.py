@@ -13,6 +13,7 @@ from specfleet.rollout.orders import ordered
 from specfleet.rollout.scene import ArmSeen, Scene
 from specfleet.rollout.world import Revision, rfc3339
 from specfleet.telemetry.evidence import Evidence
+from specfleet.telemetry.load import overload
 
 NO_PROBES = ProbeFacts(0, 0, 0, "")
 RESOLVE_AGAIN = 60.0  # seconds until a Service that a gateway could not use is tried again
@@ -74,7 +75,14 @@ def canary_facts(
         unroutable=unroutable(scene, canary, rollout),
         split=split(scene, canary, rollout, evidence),
         drafts=scene.seen.canary.recent.drafts,
+        cannot_lend="" if rollout.borrowed or scene.spec.rollout.max_surge is not None else cannot_lend(scene),
     )
+
+
+def cannot_lend(scene: Scene) -> str:
+    """Why stable could not give up a pod for a canary; empty if it could."""
+    stable = scene.roles.stable
+    return overload(scene.seen.stable.peak, (stable.ready if stable else 0) - 1, scene.spec.engine.max_num_seqs)
 
 
 def unroutable(scene: Scene, canary: Revision, rollout: Rollout) -> Note | None:

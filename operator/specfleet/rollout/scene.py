@@ -15,6 +15,7 @@ from specfleet.rollout.shape import Bounds
 from specfleet.rollout.world import Objects, Pod, Raw, Revision, revisions
 from specfleet.telemetry.counters import Tally
 from specfleet.telemetry.evidence import EMPTY, Evidence
+from specfleet.telemetry.load import Load
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class ArmSeen:
     recent: Tally = field(default_factory=Tally.zero)
     last: Tally | None = None
     running: float | None = None
-    waiting: float | None = None
+    peak: Load | None = None
     stalled: int = 0
     unreachable: str = ""
     unreachable_for: float = 0.0

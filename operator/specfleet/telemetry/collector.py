@@ -102,10 +102,6 @@ class Collector:
         """Requests running on the arm's pods at the last scrape; None if any pod does not say, or none answered."""
         return _total(track.observation.sample.running for track in self._current(arm).values())
 
-    def waiting(self, arm: Arm) -> float | None:
-        """Requests waiting on the arm's pods at the last scrape; None if any pod does not say, or none answered."""
-        return _total(track.observation.sample.waiting for track in self._current(arm).values())
-
     def stalled_scrapes(self, arm: Arm) -> int:
         """The longest row of scrapes up to now in which a pod ran requests and its engine made no step."""
         return max((track.stalled for track in self._current(arm).values()), default=0)
