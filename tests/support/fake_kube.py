@@ -77,6 +77,10 @@ class FakeKube:
         self._before("list", resource.kind, "")
         return [raw for raw in self.all(resource.kind) if resource in UNLABELLED or names.DEPLOYMENT in _labels(raw)]
 
+    async def everything(self, resource: Resource) -> Sequence[Object]:
+        self._before("list", resource.kind, "")
+        return self.all(resource.kind)
+
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
         how = self._before("get", resource.kind, name)
         found = self._live(resource.kind, namespace, name)

@@ -13,6 +13,7 @@ from specfleet.api import names
 from specfleet.controller.cache import Cache, Key
 from specfleet.controller.protocol import SDD, UNLABELLED, WATCHED, ApiError
 from specfleet.controller.reconcile import Reconciler
+from specfleet.controller.survey import Survey
 from specfleet.controller.telemetry import Telemetry
 from specfleet.rollout.scene import Seen
 from specfleet.rollout.world import Revision
@@ -44,12 +45,16 @@ SPEC: Mapping[str, Any] = {
 @dataclass(slots=True)
 class Story:
     """One SDD `chat/qwen` in one cluster. `lag` is for how many seconds watch events stay on their way.
-    `route` is the HTTPRoute by which clients come; empty where they use the Service. `before` lies there already."""
+
+    `route` is the HTTPRoute by which clients come; empty where they use the Service. `before` lies there already. The
+    operator may read `nodes` or not.
+    """
 
     gpus: int | None = None
     unavailable: int = 0
     surge: int = 1
     lag: float = 0.0
+    nodes: bool = False
     route: str = ""
     before: tuple[Object, ...] | list[Object] = ()
     spec: Mapping[str, Any] = field(default_factory=dict)
@@ -89,7 +94,8 @@ class Story:
 
     def fork(self, lag: float = 0.0) -> "Story":
         """Another story that begins where this one is, with an operator that has just started."""
-        other = Story(self.gpus, self.unavailable, self.surge, lag, self.route, spec=self.spec, key=self.key)
+        like = {"nodes": self.nodes, "route": self.route, "spec": self.spec, "key": self.key}
+        other = Story(self.gpus, self.unavailable, self.surge, lag, **like)
         other.clock.now = other.transcript.began = self.clock.now
         other.kube.copy_from(self.kube)
         other.fleet.copy_from(self.fleet)
@@ -252,6 +258,7 @@ class Story:
             kube=self.kube,
             cache=self._cache,
             telemetry=self.telemetry,
+            survey=Survey(self.kube, self.clock, allowed=self.nodes),
             recorder=recorder,
             planned=lambda key, planned: None,
             clock=self.clock,

@@ -88,6 +88,11 @@ class Rollout(Part):
                 "steps",
             ),
             rule(
+                "!has(self.steps) || self.steps.map(s, has(s.weight) ? 1 : 0).isSorted()",
+                "cohorts come before weights, which reach everybody; move them up",
+                "steps",
+            ),
+            rule(
                 "!(has(self.maxSurge) && has(self.maxUnavailable) && (self.maxSurge == 0 || self.maxSurge == '0%')"
                 " && (self.maxUnavailable == 0 || self.maxUnavailable == '0%'))",
                 "maxSurge and maxUnavailable cannot both be 0, nothing could move; raise one",
@@ -101,7 +106,7 @@ class Rollout(Part):
         Step(weight=25),
         Step(weight=50),
     )
-    """Steps of a canary, in order; weights ascend. Default: 5, 25 and 50 percent."""
+    """Steps of a canary, in order: cohorts, then weights, which ascend. Default: 5, 25 and 50 percent."""
     max_surge: IntOrPercent | None = None
     """Pods above spec.replicas during a rollout, as a number or a percentage. Default: as many as fit; the rest is
     borrowed from stable while the remaining pods can carry the load."""

@@ -18,6 +18,7 @@ from specfleet.controller.reconcile import Reconciler
 from specfleet.controller.recorder import Recorder
 from specfleet.controller.server import serve
 from specfleet.controller.settings import Settings, parse
+from specfleet.controller.survey import Survey
 from specfleet.controller.telemetry import Telemetry, Unreachable
 from specfleet.controller.vllm import VllmClient
 from specfleet.controller.workqueue import WorkQueue
@@ -45,7 +46,15 @@ class App:
         self.vllm = VllmClient(self.kube)
         self.telemetry = Telemetry(self._scrape, self.vllm.ask, time.time, self.queue.add)
         recorder = Recorder(self.kube, settings.identity, time.time)
-        self.reconciler = Reconciler(self.kube, self.cache, self.telemetry, recorder, self.metrics.planned, time.time)
+        self.reconciler = Reconciler(
+            kube=self.kube,
+            cache=self.cache,
+            telemetry=self.telemetry,
+            survey=Survey(self.kube, time.time, settings.read_nodes),
+            recorder=recorder,
+            planned=self.metrics.planned,
+            clock=time.time,
+        )
 
     async def run(self) -> int:
         """Run until a signal (0), or until the Lease or a watch is lost (1)."""

@@ -62,21 +62,28 @@ class KubeClient:
         await self._client.close()
 
     async def list(self, resource: Resource) -> list[Object]:
-        """Every object of a kind in the watched namespaces, page by page."""
+        """Every object of a kind in the watched namespaces."""
+        query = {} if resource in UNLABELLED else {"labelSelector": names.DEPLOYMENT}
         found: list[Object] = []
         for namespace in self._namespaces or ("",):
-            query = {"limit": str(PAGE)}
-            if resource not in UNLABELLED:
-                query["labelSelector"] = names.DEPLOYMENT
-            while True:
-                answer = await self._call("GET", _path(resource, namespace), query=query)
-                kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-                found += [{**kind, **item} for item in answer.get("items") or ()]
-                following = (answer.get("metadata") or {}).get("continue")
-                if not following:
-                    break
-                query["continue"] = following
+            found += await self._pages(_path(resource, namespace), resource, query)
         return found
+
+    async def everything(self, resource: Resource) -> Sequence[Object]:
+        """Every object of a kind in the cluster."""
+        return await self._pages(_path(resource, ""), resource, {})
+
+    async def _pages(self, path: str, resource: Resource, query: Mapping[str, str]) -> Sequence[Object]:
+        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+        query = {**query, "limit": str(PAGE)}
+        found = []
+        while True:
+            answer = await self._call("GET", path, query=query)
+            found += [{**kind, **item} for item in answer.get("items") or ()]
+            following = (answer.get("metadata") or {}).get("continue")
+            if not following:
+                return found
+            query["continue"] = following
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
         """One object, read now."""

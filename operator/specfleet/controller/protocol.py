@@ -1,6 +1,6 @@
 """The verbs that the controller needs of Kubernetes, and how they fail; kube.py and the tests' own implement them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,13 +24,14 @@ class Resource:
 
 
 SDD = Resource("SpecDecodeDeployment", "specfleet.dev/v1alpha1", "specdecodedeployments")
+POD = Resource("Pod", "v1", "pods")
 CHILDREN = (
     Resource("ControllerRevision", "apps/v1", "controllerrevisions"),
     Resource("Deployment", "apps/v1", "deployments"),
     Resource("Service", "v1", "services"),
     Resource("PodDisruptionBudget", "policy/v1", "poddisruptionbudgets"),
     Resource("ConfigMap", "v1", "configmaps"),
-    Resource("Pod", "v1", "pods"),
+    POD,
 )
 # Of the Gateway API, which a cluster may be without. Its routes may be the user's own and lack our label.
 HTTP_ROUTE = Resource("HTTPRoute", "gateway.networking.k8s.io/v1", "httproutes")
@@ -42,6 +43,7 @@ UNLABELLED = (SDD, *GATEWAY_API)  # watched whole; of every other kind only what
 LEASE = Resource("Lease", "coordination.k8s.io/v1", "leases")
 EVENT = Resource("Event", "v1", "events")
 SECRET = Resource("Secret", "v1", "secrets")
+NODE = Resource("Node", "v1", "nodes")
 NAMESPACE = Resource("Namespace", "v1", "namespaces")
 RESOURCES: Mapping[str, Resource] = {item.kind: item for item in (*WATCHED, LEASE, EVENT, SECRET, NAMESPACE)}
 
@@ -78,6 +80,9 @@ class Kube(Protocol):
     async def list(self, resource: Resource) -> list[Object]:
         """All objects of a kind in the watched namespaces: all of UNLABELLED kinds, of others those with our label.
         Raises Missing where the kind is not installed."""
+
+    async def everything(self, resource: Resource) -> Sequence[Object]:
+        """All objects of a kind in the cluster, whoever they belong to."""
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
         """One object, read now; raises Missing."""

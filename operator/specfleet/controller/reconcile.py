@@ -4,9 +4,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from specfleet.api.reasons import Reason
 from specfleet.controller.cache import Cache, Key
 from specfleet.controller.protocol import RESOURCES, SDD, ApiError, Conflict, Exists, Forbidden, Kube, Missing, Object
 from specfleet.controller.recorder import Recorder
+from specfleet.controller.survey import Survey
 from specfleet.controller.telemetry import Telemetry
 from specfleet.plan import Plan, Verb, Write, plan
 from specfleet.resources.owned import is_ours
@@ -29,6 +31,7 @@ class Reconciler:
     kube: Kube
     cache: Cache
     telemetry: Telemetry
+    survey: Survey
     recorder: Recorder
     planned: Callable[[Key, Plan], None]  # told of every plan, for the operator's own metrics
     clock: Callable[[], float]
@@ -46,6 +49,9 @@ class Reconciler:
         seen = replace(await self.telemetry.observe(key, objects), rival=self.cache.rival(key))
         terminating = self.clock() < self.terminating.get(key.namespace, 0.0)
         planned = plan(sdd, objects, seen, self.clock(), terminating)
+        if planned.spec and (planned.status or {}).get("reason") == Reason.WAITING_FOR_GPUS:
+            seen = replace(seen, devices=await self.survey.free(planned.spec.accelerator.resource))
+            planned = plan(sdd, objects, seen, self.clock(), terminating)
         self.telemetry.follow(key, planned)
         done, taken, failure = await self._apply(key, planned)
         # An event goes with its decision: not before that is remembered, and not once more after.

@@ -19,6 +19,7 @@ class Settings:
     port: int
     log_level: str
     log_format: str
+    read_nodes: bool = False
     resync: float = 600.0
 
 
@@ -31,6 +32,7 @@ def parse(arguments: Sequence[str] | None = None) -> Settings:
     parser.add_argument("--lease-name", default="specfleet-operator")
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parser.add_argument("--log-format", default="text", choices=("text", "json"))
+    parser.add_argument("--read-nodes", action="store_true", help="name nodes and free GPUs where pods wait for one")
     flags = parser.parse_args(arguments)
     host, _, port = flags.listen.rpartition(":")
     if not port.isdigit():
@@ -44,4 +46,5 @@ def parse(arguments: Sequence[str] | None = None) -> Settings:
         port=int(port),
         log_level=flags.log_level,
         log_format=flags.log_format,
+        read_nodes=flags.read_nodes,
     )

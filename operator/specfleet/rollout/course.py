@@ -65,6 +65,8 @@ def _finish(scene: Scene, course: Course) -> Course:
     fresh = tuple(decision for decision in course.memory.decisions if decision not in known)
     if course.hold.reason is not Reason.CANARY_ABORTED and (contest := stalled(scene, course.memory)):
         course = replace(course, hold=contest)
+    if course.hold.reason is Reason.WAITING_FOR_GPUS and scene.seen.devices:
+        course = replace(course, hold=Note(course.hold.reason, f"{course.hold.message}; {scene.seen.devices}"))
     marks = course.marks
     if scene.spec.replicas and not course.create:
         marks = (*marks, *orders.unanswered(scene, marks))

@@ -43,7 +43,8 @@ class Seen:
     `probes` is by (pod uid, restarts): a pod without an entry has not finished its probes. By pod uid: `idle` is when
     a scrape last saw it without requests, `quiet` since when no new one has come; no entry means unknown. `taken` are
     names ("Service/llama") that exist and are not ours; `refused` is what the API server said to a write of this pass;
-    `rival` is an older SDD that has the same route or hostname. `since` is when the looking began: the time before, in
+    `rival` is an older SDD that has the same route or hostname; `devices` says which nodes have accelerators free.
+    `since` is when the looking began: the time before, in
     which the operator was away, counts nowhere.
     """
 
@@ -58,6 +59,7 @@ class Seen:
     taken: tuple[str, ...] = ()
     refused: str = ""
     rival: str = ""
+    devices: str = ""
 
 
 @dataclass(frozen=True, slots=True)
