@@ -124,11 +124,6 @@ def test_what_is_accepted_but_not_built_is_named() -> None:
     assert not_implemented(full) == (
         "spec.speculation.tuning.mode",
         "spec.slo",
-        "spec.traffic.cohorts",
-        "spec.traffic.gateway",
-        "spec.traffic.hostnames",
-        "spec.traffic.requestTimeout",
-        "spec.rollout.steps[0].cohort",
         "spec.rollout.probes",
         "spec.requestLog.enabled",
     )

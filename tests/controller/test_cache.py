@@ -42,7 +42,7 @@ def test_late_news_of_a_deletion_does_not_take_the_object_made_anew():
     cache = Cache()
     cache.put(made("Deployment", "qwen-a", "100", uid="new"))
     assert cache.drop("Deployment", "chat", "qwen-a", "old") == set()
-    assert cache.drop("Deployment", "chat", "qwen-a", "new") == KEY
+    assert cache.drop("Deployment", "chat", "qwen-a", "new") == {KEY}
     assert cache.objects(KEY, "sdd-uid").deployments == {}
 
 
