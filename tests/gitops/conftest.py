@@ -9,6 +9,7 @@ import pytest
 import yaml
 from lupa import lua51
 
+from fake_gateway import backend, user_route
 from specfleet.api import names
 from story import Story
 
@@ -24,6 +25,7 @@ SHORT = {
         "analysis": {"scrapeSeconds": 5, "blockSeconds": 10, "maxSeconds": 300},
     },
 }
+TRAFFIC = {"gateway": {"name": "public", "namespace": "gateways"}, "hostnames": ["qwen.example.com"]}
 CONFIG_MAP = Path(__file__).parents[2] / "docs" / "gitops" / "argocd" / "argocd-cm.yaml"
 CONDITIONS = ("Ready", "Reconciling", "Stalled")
 
@@ -208,6 +210,87 @@ async def user_aborts(begin: Callable[..., Story]) -> None:
     await ended(story)
 
 
+async def by_gateway(begin: Callable[..., Story]) -> Story:
+    return await rested(begin, route="qwen", spec={**SHORT, "traffic": TRAFFIC})
+
+
+async def a_gateway_comes_and_goes(begin: Callable[..., Story]) -> None:
+    story = await by_gateway(begin)
+    story.kube.remove("Gateway", "gateways", "public")
+    longer(story)
+    await story.run_until_reason("GatewayNotFound")
+
+
+async def a_gateway_stands_still(begin: Callable[..., Story]) -> None:
+    story = await by_gateway(begin)
+    story.fleet.gateway.frozen = True
+    longer(story)
+    await story.run_until_reason("RouteNotAccepted")
+
+
+async def a_gateway_cannot_use_the_canary(begin: Callable[..., Story]) -> None:
+    story = await by_gateway(begin)
+    longer(story)
+    await story.run_until(lambda: len(story.revisions) == 2)
+    story.fleet.gateway.unresolved = {story.revision(2).name}
+    await story.run_until_reason("RouteRefsNotResolved")
+
+
+async def a_gateway_ignores_the_weights(begin: Callable[..., Story]) -> None:
+    story = await by_gateway(begin)
+    story.fleet.gateway.ignores = True
+    longer(story)
+    await story.run_until_reason("SplitNotHonoured")
+
+
+async def the_canary_has_no_endpoints(begin: Callable[..., Story]) -> None:
+    story = await by_gateway(begin)
+    stable = story.stable.name
+
+    def lose(event: str, raw: Object) -> None:
+        name = raw["metadata"]["name"]
+        if raw["kind"] == "EndpointSlice" and event != "DELETED" and name not in ("qwen", stable):
+            story.kube.remove("EndpointSlice", story.key.namespace, name)
+
+    story.kube.watches.append(lose)
+    longer(story)
+    await story.run_until_reason("EndpointsNotReady")
+
+
+async def someone_rewrites_the_route(begin: Callable[..., Story]) -> None:
+    story = await by_gateway(begin)
+    longer(story)
+    await story.run_until(lambda: story.weights.get("v2", 0) > 0)
+
+    while story.reason != "RouteContested":
+        live = story.kube.find("HTTPRoute", story.key.namespace, "qwen")
+        assert live is not None
+        (rule,) = live["spec"]["rules"]
+        rest = [{**rule, "backendRefs": [{**rule["backendRefs"][0], "weight": 1}]}]
+        if len(rule["backendRefs"]) > 1:
+            story.kube.managed({**live, "spec": {**live["spec"], "rules": rest}}, "argocd-controller")
+        await story.run(5)
+
+
+async def someone_else_has_the_hostname(begin: Callable[..., Story]) -> None:
+    story = await by_gateway(begin)
+    meta = {"name": "elder", "namespace": "other"}
+    story.kube.put({**story.sdd, "metadata": meta})
+    elder = story.kube.find(names.KIND, "other", "elder")
+    assert elder is not None
+    story.kube.put({**elder, "metadata": {**elder["metadata"], "creationTimestamp": "2020-01-01T00:00:00Z"}})
+    longer(story)
+    await story.run_until_reason("RouteConflict")
+
+
+async def the_users_route_lacks_our_backend(begin: Callable[..., Story]) -> None:
+    story = await rested(begin)
+    story.edit("a route", traffic={"route": {"name": "mine"}})
+    await story.run_until_reason("RouteNotFound")
+    story.kube.put(user_route("mine", [{"backendRefs": [backend("other")]}]))
+    await story.run_until_reason("RouteUnusable")
+
+
 SCENARIOS: tuple[Scenario, ...] = (
     promoted,
     scarce_gpus,
@@ -228,6 +311,14 @@ SCENARIOS: tuple[Scenario, ...] = (
     everything_dies,
     one_pod_dies,
     drains_after_a_clear,
+    a_gateway_comes_and_goes,
+    a_gateway_stands_still,
+    a_gateway_cannot_use_the_canary,
+    a_gateway_ignores_the_weights,
+    the_canary_has_no_endpoints,
+    someone_rewrites_the_route,
+    someone_else_has_the_hostname,
+    the_users_route_lacks_our_backend,
     bad({"crash": True}, early=True),
     bad({"garbage": True}, early=True),
     bad({"accept": 0.0}, early=True),
@@ -256,7 +347,7 @@ async def _record(scenario: Scenario) -> list[Object]:
         return story
 
     def watch(event: str, raw: Object) -> None:
-        if raw["kind"] == names.KIND and raw.get("status"):
+        if raw["kind"] == names.KIND and raw["metadata"]["name"] == "qwen" and raw.get("status"):
             found.setdefault(_state(raw), raw)
             last[:] = [raw]
 

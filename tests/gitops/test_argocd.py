@@ -31,6 +31,10 @@ HEALTH = {
     Reason.METRICS_UNREACHABLE: "Progressing",
     Reason.PROBE_UNKNOWN: "Progressing",
     Reason.API_ERROR: "Progressing",
+    Reason.ROUTE_NOT_ACCEPTED: "Progressing",
+    Reason.ROUTE_REFS_NOT_RESOLVED: "Progressing",
+    Reason.ENDPOINTS_NOT_READY: "Progressing",
+    Reason.SPLIT_NOT_HONOURED: "Progressing",
     Reason.CANARY_PAUSED: "Suspended",
     Reason.CANARY_INCONCLUSIVE: "Suspended",
     Reason.CANARY_DEAD: "Degraded",
@@ -48,6 +52,11 @@ HEALTH = {
     Reason.STABLE_UNAVAILABLE: "Degraded",
     Reason.CONFIG_INVALID: "Degraded",
     Reason.NAME_TAKEN: "Degraded",
+    Reason.GATEWAY_NOT_FOUND: "Degraded",
+    Reason.ROUTE_NOT_FOUND: "Degraded",
+    Reason.ROUTE_UNUSABLE: "Degraded",
+    Reason.ROUTE_CONFLICT: "Degraded",
+    Reason.ROUTE_CONTESTED: "Degraded",
 }
 
 

@@ -10,7 +10,14 @@ import pytest
 from specfleet.api.reasons import Reason
 
 CURRENT = {Reason.STABLE, Reason.RETAINING_OLD, Reason.SCALED_TO_ZERO}
-FAILED = {Reason.CANARY_ABORTED, Reason.CONFIG_INVALID, Reason.NAME_TAKEN}  # all others are InProgress
+ROUTE = {
+    Reason.GATEWAY_NOT_FOUND,
+    Reason.ROUTE_NOT_FOUND,
+    Reason.ROUTE_UNUSABLE,
+    Reason.ROUTE_CONFLICT,
+    Reason.ROUTE_CONTESTED,
+}
+FAILED = {Reason.CANARY_ABORTED, Reason.CONFIG_INVALID, Reason.NAME_TAKEN, *ROUTE}  # all others are InProgress
 
 
 def kstatus(raw: dict[str, Any]) -> str:
