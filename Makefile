@@ -4,7 +4,7 @@ PY := .venv/bin/python
 export PYTHONPATH := e2e
 PYTEST := .venv/bin/pytest
 
-.PHONY: help demo demo-vllm test e2e e2e-full lint generate lock cluster clean
+.PHONY: help demo demo-vllm test e2e e2e-full bench-control lint generate lock cluster clean
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -18,12 +18,17 @@ test: .venv/.ready ## unit tests, golden transcripts, and the operator against a
 	@$(PY) -m harness build
 	@$(PYTEST) tests
 
-e2e: .venv/.ready ## scenarios on a real one-node cluster with made-up GPUs (root)
+e2e: .venv/.ready ## scenarios on a real one-node cluster (root); GATEWAY=envoy or contour: those of a real gateway
 	@$(PY) -m harness build
-	@$(PYTEST) e2e -m 'not vllm'
+	@$(PYTEST) e2e -m $(if $(GATEWAY),gateway,'not vllm')
 
 e2e-full: demo e2e demo-vllm ## everything that runs on a cluster or on a real vLLM
+	@$(MAKE) e2e GATEWAY=envoy
+	@$(MAKE) e2e GATEWAY=contour
 	@$(PYTEST) e2e -m vllm
+
+bench-control: .venv/.ready ## what a rollout and a fleet at rest cost, beside Argo Rollouts, into docs/benchmarks.md (root)
+	@$(PY) -m bench.control
 
 lint: .venv/.ready ## ruff, mypy, import contracts, and whether generated files are current
 	@.venv/bin/ruff check .

@@ -1,5 +1,6 @@
 """One cluster with the operator for all scenarios, a fleet for each; what happens is told as it happens."""
 
+import os
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -10,9 +11,14 @@ from harness.fleet import ANALYSIS, Fleet, NewFleet, manifest
 from harness.stage import Stage
 
 QUICK = {**ANALYSIS, "blockSeconds": 2, "margins": {"speedPercent": 15, "errorPoints": 10}}
+GATEWAY = os.environ.get("GATEWAY") or None  # envoy or contour
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if GATEWAY is None:
+        unfit = [item for item in items if "gateway" in item.keywords]
+        config.hook.pytest_deselected(items=unfit)
+        items[:] = [item for item in items if item not in unfit]
     for item in items:
         if "vllm" not in item.keywords:
             item.add_marker("cluster")
@@ -41,10 +47,17 @@ def _live(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.fixture(scope="session")
 def stage() -> Iterator[Stage]:
-    """One cluster with eight GPUs and the operator."""
+    """One cluster with eight GPUs and the operator, and the gateway that the environment names."""
     print(flush=True)
-    with Stage() as started:
+    with Stage(audit=True, gateway=GATEWAY) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def gateway_stage(stage: Stage) -> Stage:
+    """The stage of all other scenarios, behind the gateway that the environment names."""
+    assert stage.gateway is not None
+    return stage
 
 
 @pytest.fixture

@@ -72,12 +72,12 @@ def _compile(go: str, folder: Path) -> None:
         f"Go's build cache has it; about 5 GB in that cache, 160 MB in {cache.root()}"
     )
     environment = {**os.environ, "CGO_ENABLED": "0"}
-    _go([go, "mod", "download"], environment, "downloading modules", None)
+    run_go([go, "mod", "download"], environment, "downloading modules", GO_HELP)
     listing = subprocess.run(
         [go, "list", "-deps", "."], cwd=SOURCES, env=environment, capture_output=True, text=True, check=False
     )
     build = [go, "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", _ldflags(), "-o", str(folder / "localkube")]
-    _go([*build, "."], environment, "compiling", len(listing.stdout.split()))
+    run_go([*build, "."], environment, "compiling", GO_HELP, len(listing.stdout.split()))
     for name in ALL[1:]:
         (folder / name).symlink_to("localkube")
 
@@ -88,8 +88,8 @@ def _ldflags() -> str:
     return "-s -w " + " ".join(f"-X k8s.io/component-base/version.git{k}={v}" for k, v in values.items())
 
 
-def _go(command: list[str], environment: dict[str, str], what: str, total: int | None) -> None:
-    """Run `go`, showing the time and the number of lines (packages) it has printed."""
+def run_go(command: list[str], environment: dict[str, str], what: str, help: str, total: int | None = None) -> None:
+    """Run `go`, showing the time and the number of lines (packages) it has printed; `help` goes into an error."""
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(command, cwd=SOURCES, env=environment, stdout=log, stderr=log)
         try:
@@ -105,7 +105,7 @@ def _go(command: list[str], environment: dict[str, str], what: str, total: int |
         output = log.read()
     if process.returncode != 0:
         end = "\n".join(output.splitlines()[-8:])
-        hint = f"if Go is too old or has no network: {GO_HELP}"
+        hint = f"if Go is too old or has no network: {help}"
         raise HarnessError(f"'go {command[1]}' failed in {SOURCES}:\n{end}\n{hint}")
 
 

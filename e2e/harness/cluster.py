@@ -35,8 +35,8 @@ class Cluster:
     node = nodeconfig.NODE
     _running = False  # in this process, whose pid names the cluster
 
-    def __init__(self, gpus: int = 8, images: Iterable[Path] = ()):
-        self._gpus, self._images = gpus, tuple(images)
+    def __init__(self, gpus: int = 8, images: Iterable[Path] = (), audit: bool = False):
+        self._gpus, self._images, self._audit = gpus, tuple(images), audit
         self.name = f"{isolation.PREFIX}{os.getpid()}"
         self._directory: Path | None = None
         self._settings: nodeconfig.Settings | None = None
@@ -85,7 +85,7 @@ class Cluster:
             Cluster._running, state = True, self._directory
             _require_visible(state, kube, programs, *archives, Path(__file__), Path(sys.executable))
             self._settings = nodeconfig.Settings(
-                self.name, state, kube, programs, archives, self._gpus, _snapshotter(state)
+                self.name, state, kube, programs, archives, self._gpus, _snapshotter(state), self._audit
             )
             self._create()
             self._wait_until_up()

@@ -84,9 +84,7 @@ class ControlPlane:
         arguments = ["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", f"--secure-port={port}"]
         arguments += ["--service-cluster-ip-range=10.96.0.0/16", "--endpoint-reconciler-type=none"]
         if self._audit:
-            policy = self.directory / "audit-policy.json"
-            policy.write_text(json.dumps(AUDIT_POLICY))
-            arguments += [f"--audit-policy-file={policy}", f"--audit-log-path={self.audit_log}"]
+            arguments += audit_arguments(self.directory / "audit-policy.json", self.audit_log)
         return arguments
 
     def _run(self, name: str, arguments: Sequence[str]) -> None:
@@ -145,6 +143,12 @@ def apiserver_arguments(folder: Path, etcd: int = 2379) -> list[str]:
         "--authorization-mode=Node,RBAC",
         "--profiling=false",
     ]
+
+
+def audit_arguments(policy: Path, log: Path) -> list[str]:
+    """One JSON line in `log` for each request that is answered; the policy's file is written here."""
+    policy.write_text(json.dumps(AUDIT_POLICY))
+    return [f"--audit-policy-file={policy}", f"--audit-log-path={log}", "--audit-log-maxsize=2000"]
 
 
 def controller_manager_arguments(folder: Path) -> list[str]:

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from harness.errors import HarnessError
+from harness.load import Load
 from harness.loadreport import Report
-from harness.stage import Load, Stage
+from harness.stage import Stage
 from harness.witness import Log, Look
 
 MIX = "chat=0.2,code=0.8"
@@ -25,11 +26,20 @@ ANALYSIS = {
     "margins": {"speedPercent": 15, "errorPoints": 5},
 }
 OWNED = "controllerrevisions,deployments,replicasets,pods,services,endpointslices,poddisruptionbudgets,configmaps"
+ROUTES = "httproutes"  # where the cluster knows them
+WRITTEN = "controllerrevisions,deployments,services,poddisruptionbudgets,configmaps"  # by the operator
 BACKGROUND = ("kube-root-ca.crt", "kubernetes")  # every namespace has them
 
 
-def manifest(name: str, replicas: int = 2, weights: Sequence[int] = (33,), **rollout: Any) -> dict[str, Any]:
-    """A fleet of simulated servers, EAGLE-3 with k = 3, one GPU each, that surges one pod; more of spec.rollout."""
+def manifest(
+    name: str,
+    replicas: int = 2,
+    weights: Sequence[int] = (33,),
+    pod: Mapping[str, Any] | None = None,
+    traffic: Mapping[str, Any] | None = None,
+    **rollout: Any,
+) -> dict[str, Any]:
+    """A fleet of simulated servers, EAGLE-3 with k = 3, one GPU each, that surges one pod; more of its spec."""
     spec = {
         "replicas": replicas,
         "model": {"source": {"huggingFace": {"repo": "Qwen/Qwen3-8B"}}},
@@ -40,7 +50,8 @@ def manifest(name: str, replicas: int = 2, weights: Sequence[int] = (33,), **rol
         },
         "engine": {"image": "specfleet.dev/vllm-sim:v0.32.0"},
         "accelerator": {"count": 1, "products": ["MI300X"]},
-        "pod": {"startupSeconds": 60, "drainSeconds": 30},
+        "pod": {"startupSeconds": 60, "drainSeconds": 30, **(pod or {})},
+        "traffic": dict(traffic or {}),
         "rollout": {
             "steps": [{"weight": weight, "minSeconds": 5} for weight in weights],
             "maxSurge": 1,
@@ -88,6 +99,11 @@ class Fleet:
     def status(self) -> dict[str, Any]:
         """Its status, empty before there is one."""
         found: dict[str, Any] = self._sdd().get("status", {})
+        return found
+
+    def spec(self) -> dict[str, Any]:
+        """Its spec, as the API server tells it."""
+        found: dict[str, Any] = self._sdd()["spec"]
         return found
 
     def settled(self) -> bool:
@@ -146,7 +162,7 @@ class Fleet:
 
     def leftovers(self) -> list[str]:
         """Everything in its namespace that is named like it, or was made for it."""
-        listed = json.loads(self.stage.kubectl("get", OWNED, "-o", "json"))["items"]
+        listed = json.loads(self.stage.kubectl("get", self._kinds(OWNED), "-o", "json"))["items"]
         named = [f"{item['kind']}/{_name(item)}" for item in listed if _name(item) not in BACKGROUND]
         return [item for item in named if item.partition("/")[2].startswith(self.name)]
 
@@ -154,6 +170,19 @@ class Fleet:
         """`Service <name>`."""
         found: dict[str, Any] = json.loads(self.stage.kubectl("get", "service", self.name, "-o", "json"))
         return found
+
+    def versions(self) -> dict[str, str]:
+        """What was written when: resourceVersions of its objects and of the events about it, by kind and name."""
+        listed = json.loads(self.stage.kubectl("get", self._kinds(f"{WRITTEN},events"), "-o", "json"))["items"]
+        named = {f"{item['kind']}/{_name(item)}": str(item["metadata"]["resourceVersion"]) for item in listed}
+        return {key: value for key, value in named.items() if key.partition("/")[2].startswith(self.name)}
+
+    def _kinds(self, always: str) -> str:
+        return f"{always},{ROUTES}" if self.stage.gateway else always
+
+    def lives(self) -> dict[str, int]:
+        """Restarts of each of its pods by uid: as long as this stays equal, nothing began anew."""
+        return {pod["metadata"]["uid"]: restarts(pod) for pod in self.pods()}
 
     # Under load.
 
@@ -165,11 +194,13 @@ class Fleet:
         max_tokens: int = 60,
         stream_share: float = 0.5,
         seconds: float = 600,
+        host: str = "",
+        headers: Mapping[str, str] | None = None,
     ) -> Iterator[None]:
-        """Constant open load and a witness; on a failure what both saw is told."""
+        """Constant open load, with `host` through the gateway, and a witness; on a failure what both saw is told."""
         with (
             self.stage.witness(self.name) as witness,
-            self.stage.load(self.name, rate, mix, max_tokens, stream_share, seconds) as load,
+            self.stage.load(self.name, rate, mix, max_tokens, stream_share, seconds, host, headers) as load,
         ):
             self._witness, self._load = witness, load
             self.stage.wait("first answers", 20, lambda: load.started() and load.report.answered > 0)
@@ -243,11 +274,17 @@ class Fleet:
         self.wait(f"promotion of {revision}", seconds, lambda: self.stable() == revision)
         self.stage.say(f"{revision} is stable")
 
+    def promote(self, revision: str) -> None:
+        """The user promotes the canary without waiting for proof."""
+        self.edit({"rollout": {"action": {"type": "Promote", "revision": revision, "id": revision}}})
+        self.promoted(revision)
+
     def _explain(self) -> None:
         report = self.report
         self.stage.say(f"answers {report.pods}, failures {report.failures}: {report.failure_examples[:5]}")
         for look in self.looks():
-            self.stage.say(f"  second {look.time - report.started:5.1f}: selects {look.selects} {look.serving}")
+            offer = f"selects {look.selects} {look.serving} {look.routed or ''}"
+            self.stage.say(f"  second {look.time - report.started:5.1f}: {offer}")
 
 
 def restarts(pod: Mapping[str, Any]) -> int:

@@ -37,13 +37,18 @@ class Recipe:
 
 def build(kind: str, version: str | None = None) -> Path:
     """The archive of an image (a key of `RECIPES`) under the name `reference(kind, version)`, built if need be."""
-    recipe, name = RECIPES[kind], reference(kind, version)
+    return archive(reference(kind, version), RECIPES[kind])
+
+
+def archive(name: str, recipe: Recipe) -> Path:
+    """The archive of a recipe under a name, built if need be."""
     files = recipe.layers()
 
     def write(folder: Path) -> None:
         oci.write_archive(folder / "image.tar", name, files, recipe.config)
 
     parts = [name, json.dumps(recipe.config), *(file.parent.name for file in files)]
+    kind = name.rpartition("/")[2].partition(":")[0]
     return cache.folder(f"image-{kind}", cache.key(parts), write) / "image.tar"
 
 

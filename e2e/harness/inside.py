@@ -17,6 +17,7 @@ from harness.api import Api
 from harness.controlplane import (
     DEFAULT_ACCOUNT,
     apiserver_arguments,
+    audit_arguments,
     controller_manager_arguments,
     etcd_arguments,
 )
@@ -91,6 +92,7 @@ class Inside:
             "kube-controller-manager",
             *controller_manager_arguments(keys),
             "--node-monitor-period=2s",
+            "--horizontal-pod-autoscaler-sync-period=3s",
         )
         self.start(
             "kube-scheduler",
@@ -145,7 +147,9 @@ def gpus(node: dict) -> int:  # type: ignore[type-arg]
 
 
 def _apiserver_of_node(settings: Settings) -> list[str]:
+    audit = audit_arguments(settings.state / "etc/audit-policy.json", settings.audit_log) if settings.audit else []
     return [
+        *audit,
         f"--bind-address={ADDRESS}",
         f"--advertise-address={ADDRESS}",
         "--secure-port=6443",

@@ -32,6 +32,12 @@ class Settings:
     images: tuple[Path, ...]
     gpus: int
     snapshotter: str
+    audit: bool = False  # whether the API server writes `audit_log`
+
+    @property
+    def audit_log(self) -> Path:
+        """One JSON line for each request that the API server has answered."""
+        return self.state / "audit.jsonl"
 
     @property
     def keys(self) -> Path:

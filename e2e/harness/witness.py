@@ -11,7 +11,7 @@ import re
 import signal
 import subprocess
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +48,22 @@ class Look:
     """What the cluster offered from `time` (Unix epoch) on.
 
     `selects` is the revision that `Service <name>` selects, "*" for all of them, "" while it does not exist; `serving`
-    are ready pods with the serving label by revision.
+    are ready pods with the serving label by revision. `routed`: with a route, the weights of the rule for everybody by
+    revision, that of `Service <name>` under "".
     """
 
     time: float
     selects: str
     serving: dict[str, int]
+    routed: dict[str, int] = field(default_factory=dict)
 
     def share(self, revision: str) -> float:
-        """The part of new connections that a revision gets."""
+        """The part of new requests that a revision gets."""
+        service = self.routed.get("", 0) * self._of_service(revision)
+        total = sum(self.routed.values())
+        return (service + self.routed.get(revision, 0)) / total if total else self._of_service(revision)
+
+    def _of_service(self, revision: str) -> float:
         if self.selects != "*":
             return float(self.selects == revision)
         return self.serving.get(revision, 0) / max(1, sum(self.serving.values()))
@@ -103,15 +110,24 @@ def note(pod: Sighting, page: str) -> None:
 
 
 def offered(items: list[dict[str, Any]], now: float) -> Look:
-    """What the listed pods and Services offer to clients of `Service <name>`."""
-    selects, serving = "", dict[str, int]()
+    """What the listed pods, Services and routes offer to clients of `Service <name>`, or of its route."""
+    selects, serving, routed = "", dict[str, int](), dict[str, int]()
     for raw in items:
         labels = raw["metadata"]["labels"]
         if raw["kind"] == "Service" and REVISION not in labels:
             selects = raw["spec"]["selector"].get(REVISION, "*")
         elif raw["kind"] == "Pod" and _ready(raw) and _serving(raw):
             serving[labels[REVISION]] = serving.get(labels[REVISION], 0) + 1
-    return Look(now, selects, serving)
+        elif raw["kind"] == "HTTPRoute":
+            routed = _routed(raw)
+    return Look(now, selects, serving, routed)
+
+
+def _routed(route: dict[str, Any]) -> dict[str, int]:
+    """Weights by revision. The rule for everybody is the last: those of cohorts, which match more, come first."""
+    name = route["metadata"]["name"]
+    references = route["spec"]["rules"][-1].get("backendRefs", ())
+    return {"" if item["name"] == name else item["name"]: item.get("weight", 1) for item in references}
 
 
 def _ready(pod: dict[str, Any]) -> bool:
@@ -127,7 +143,7 @@ async def look(log: Log, items: list[dict[str, Any]], session: aiohttp.ClientSes
     """One round over the pods and Services that are there now."""
     now = time.time()
     seen = offered(items, now)
-    if not log.looks or (log.looks[-1].selects, log.looks[-1].serving) != (seen.selects, seen.serving):
+    if not log.looks or replace(log.looks[-1], time=now) != seen:
         log.looks.append(seen)
     pods = [item for item in items if item["kind"] == "Pod"]
     log.most = max(log.most, sum(pod["status"].get("phase") in ("Pending", "Running") for pod in pods))
@@ -147,13 +163,13 @@ async def _look_at(log: Log, raw: dict[str, Any], now: float, session: aiohttp.C
             note(known, (await answer.read()).decode(errors="replace"))
 
 
-async def run(kubectl: list[str], selector: str, file: Path) -> None:
+async def run(kubectl: list[str], kinds: str, selector: str, file: Path) -> None:
     """Look every second until SIGTERM."""
     stop, log = asyncio.Event(), Log()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session:
         while not stop.is_set():
-            command = [*kubectl, "get", "pods,services", "-l", selector, "-o", "json"]
+            command = [*kubectl, "get", kinds, "-l", selector, "-o", "json"]
             answer = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
             if answer.returncode == 0:
                 await look(log, json.loads(answer.stdout)["items"], session)
@@ -168,11 +184,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kubectl", required=True)
     parser.add_argument("--kubeconfig", required=True)
+    parser.add_argument("--kinds", default="pods,services", help="with httproutes where the cluster knows them")
     parser.add_argument("--selector", required=True)
     parser.add_argument("--file", type=Path, required=True)
     arguments = parser.parse_args()
     kubectl = [arguments.kubectl, f"--kubeconfig={arguments.kubeconfig}"]
-    asyncio.run(run(kubectl, arguments.selector, arguments.file))
+    asyncio.run(run(kubectl, arguments.kinds, arguments.selector, arguments.file))
 
 
 if __name__ == "__main__":

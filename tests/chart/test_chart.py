@@ -57,9 +57,11 @@ def test_the_pod_is_what_a_restricted_namespace_admits(rendered: Rendered, value
     assert [volume.keys() - {"name"} for volume in pod["volumes"]] == [{"emptyDir"}]
 
 
-def test_one_replica_is_recreated_and_two_roll(rendered: Rendered) -> None:
-    assert of(rendered("defaults"), "Deployment")[0]["spec"]["strategy"] == {"type": "Recreate"}
-    assert of(rendered("everything"), "Deployment")[0]["spec"]["strategy"] == {"type": "RollingUpdate"}
+def test_the_number_of_replicas_changes_nothing_else(rendered: Rendered) -> None:
+    """A strategy that follows it cannot be changed by server-side apply: Recreate forbids what RollingUpdate left."""
+    assert of(rendered("everything"), "Deployment")[0]["spec"]["replicas"] > 1
+    for values in VALUES:
+        assert "strategy" not in of(rendered(values), "Deployment")[0]["spec"]
 
 
 def test_the_image_follows_the_chart_unless_a_tag_is_set(rendered: Rendered) -> None:

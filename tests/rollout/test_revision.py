@@ -137,3 +137,17 @@ def test_the_first_difference_is_told_with_its_path():
     assert first_difference(old, new) == "a.c: 2 -> 3"
     assert first_difference({}, {"a": "x"}) == "a: (unset) -> x"
     assert first_difference(old, old) == ""
+
+
+def test_a_difference_in_a_list_is_told_by_the_name_of_the_item_or_by_its_place():
+    old = {"containers": [{"name": "vllm", "args": ["--a", "--b"], "env": [{"name": "A", "value": "1"}]}]}
+    (vllm,) = old["containers"]
+    env = {"containers": [{**vllm, "env": [{"name": "B"}, *vllm["env"]]}]}
+    assert first_difference(old, env) == 'containers[vllm].env[B]: (unset) -> {"name": "B"}'
+    args = {"containers": [{**vllm, "args": ["--a", "--c"]}]}
+    assert first_difference(old, args) == "containers[vllm].args[1]: --b -> --c"
+
+
+def test_items_in_another_order_are_a_difference():
+    old, new = [{"name": "a"}, {"name": "b"}], [{"name": "b"}, {"name": "a"}]
+    assert first_difference({"env": old}, {"env": new}).startswith("env: ")

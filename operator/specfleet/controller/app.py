@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -58,6 +59,10 @@ class App:
 
     async def run(self) -> int:
         """Run until a signal (0), or until the Lease or a watch is lost (1)."""
+        task = asyncio.current_task()
+        assert task is not None
+        # The first process of a container ignores SIGTERM unless it is handled, and kopf does so only once it watches.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.kube)
             await stack.enter_async_context(self.vllm)
@@ -142,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(asyncio.run(App(settings).run()))
     except ApiError as error:
         sys.exit(f"specfleet-operator: {error}")
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         sys.exit(0)
 
 

@@ -13,6 +13,7 @@ from kubernetes.aio.client.exceptions import ApiException
 
 from specfleet.api import names
 from specfleet.controller.protocol import (
+    LEASE,
     RESOURCES,
     SDD,
     UNLABELLED,
@@ -118,7 +119,9 @@ class KubeClient:
         return await self._call("PATCH", path, body, content=APPLY, query=_manager(force=True))
 
     async def create(self, resource: Resource, namespace: str, body: Object) -> Object:
-        """One object that no plan writes."""
+        """One object that no plan writes; the Lease itself is what the fence asks."""
+        if resource is not LEASE:
+            self._fence()
         return await self._call("POST", _path(resource, namespace), body, create=True)
 
     async def replace(self, resource: Resource, namespace: str, body: Object) -> Object:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from specfleet.judgement.verdict import Metric, Unit
 from specfleet.telemetry.counters import Tally
@@ -46,9 +47,9 @@ class Ratio:
 RATIOS: dict[Metric, Ratio] = {
     Metric.SPEED: Ratio(
         numerator=lambda tally: tally.decode_outputs + tally.accepted,
-        denominator=lambda tally: tally.decode_seconds,
-        trials=lambda tally: tally.decode_outputs,
-        requests=lambda tally: tally.finished,
+        denominator=attrgetter("decode_seconds"),
+        trials=attrgetter("decode_outputs"),
+        requests=attrgetter("finished"),
         traffic="decoding",
         unit="%",
         higher_is_better=True,
@@ -57,10 +58,10 @@ RATIOS: dict[Metric, Ratio] = {
         spread_freedom=4,
     ),
     Metric.ACCEPTANCE: Ratio(
-        numerator=lambda tally: tally.accepted,
-        denominator=lambda tally: tally.draft_tokens,
-        trials=lambda tally: tally.drafts,  # the tokens of one draft stand and fall together
-        requests=lambda tally: tally.finished,
+        numerator=attrgetter("accepted"),
+        denominator=attrgetter("draft_tokens"),
+        trials=attrgetter("drafts"),  # the tokens of one draft stand and fall together
+        requests=attrgetter("finished"),
         traffic="drafts",
         unit="points",
         higher_is_better=True,
@@ -69,10 +70,10 @@ RATIOS: dict[Metric, Ratio] = {
         spread_freedom=4,
     ),
     Metric.ERRORS: Ratio(
-        numerator=lambda tally: tally.http_errors,
-        denominator=lambda tally: tally.http_requests,
-        trials=lambda tally: tally.http_requests,
-        requests=lambda tally: tally.http_requests,
+        numerator=attrgetter("http_errors"),
+        denominator=attrgetter("http_requests"),
+        trials=attrgetter("http_requests"),
+        requests=attrgetter("http_requests"),
         traffic="requests",
         unit="points",
         higher_is_better=False,

@@ -64,13 +64,25 @@ def pick_hash(full: str, taken: Callable[[str], bool]) -> tuple[str, int]:
 
 
 def first_difference(old: Any, new: Any, path: str = "") -> str:
-    """The first field that differs between two revision inputs, as `path: old -> new`; empty when equal."""
+    """The first field that differs between two revision inputs or templates, as `path: old -> new`; empty when equal.
+
+    Items of a list are told by their `name` where all have one (`containers[vllm]`), else by their place (`args[3]`).
+    """
+    if old == new:
+        return ""
+    form = "{}.{}" if path else "{}{}"
+    if isinstance(old, list) and isinstance(new, list):
+        old, new, form = _keyed(old), _keyed(new), "{}[{}]"
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in sorted({*old, *new}):
-            if found := first_difference(old.get(key), new.get(key), f"{path}.{key}" if path else key):
+            if found := first_difference(old.get(key), new.get(key), form.format(path, key)):
                 return found
-        return ""
-    return "" if old == new else f"{path}: {_text(old)} -> {_text(new)}"
+    return f"{path}: {_text(old)} -> {_text(new)}"
+
+
+def _keyed(items: list[Any]) -> Mapping[Any, Any]:
+    named = {item["name"]: item for item in items if isinstance(item, Mapping) and "name" in item}
+    return named if len(named) == len(items) else dict(enumerate(items))
 
 
 def _without_empty(value: Any) -> Any:

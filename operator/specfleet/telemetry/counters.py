@@ -1,7 +1,9 @@
 """Turns two samples of one server into what happened between them, unless its counters started again. Pure."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from operator import add, attrgetter
 from typing import Self
 
 from specfleet.telemetry.page import Sample
@@ -24,6 +26,7 @@ COUNTERS = (
 )
 # The HTTP server makes a series with the first request of its handler and status: absent means 0 there, and only there.
 _LAZY = frozenset(("http_requests", "http_errors"))
+_numbers: Callable[["Tally"], tuple[float, ...]] = attrgetter(*COUNTERS, "seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +69,11 @@ class Tally:
 
     def numbers(self) -> tuple[float, ...]:
         """The COUNTERS in their order, then `seconds`."""
-        return (*(getattr(self, name) for name in COUNTERS), self.seconds)
+        return _numbers(self)
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(
-            *(mine + theirs for mine, theirs in zip(self.numbers(), other.numbers(), strict=True)),
+            *map(add, _numbers(self), _numbers(other)),
             per_position=tuple(
                 mine + theirs for mine, theirs in zip_longest(self.per_position, other.per_position, fillvalue=0.0)
             ),

@@ -1,0 +1,1 @@
+"""What the product is held to, measured: each command here writes one section of docs/benchmarks.md."""

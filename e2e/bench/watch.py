@@ -1,0 +1,143 @@
+"""Inside a cluster's network: what its Services offer from moment to moment, and the metric that Argo asks for.
+
+A line of JSON goes to a file whenever something changes; its time is when the API server's watch told it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import ssl
+import time
+from collections import deque
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import aiohttp
+from aiohttp import web
+
+from bench.look import APPS, REVISIONS, Item, Look, label, look
+from harness.nodeconfig import ADDRESS, URL
+from harness.witness import counters
+
+PORT = 9911  # of the metric
+SCRAPE_SECONDS = 2.0
+WINDOW_SECONDS = 10.0
+PATHS = {
+    "pods": "/api/v1/namespaces/default/pods",
+    "slices": "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
+    "revisions": "/apis/apps/v1/namespaces/default/controllerrevisions",
+    "fleets": "/apis/specfleet.dev/v1alpha1/namespaces/default/specdecodedeployments",
+    "rollouts": "/apis/argoproj.io/v1alpha1/namespaces/default/rollouts",  # not served before Argo is installed
+}
+DRAFTS, ACCEPTED = "vllm:spec_decode_num_draft_tokens_total", "vllm:spec_decode_num_accepted_tokens_total"
+
+
+@dataclass(slots=True)
+class Windows:
+    """Draft and accepted tokens of each pod at each of the last scrapes."""
+
+    points: dict[str, deque[tuple[float, float, float]]] = field(default_factory=dict)
+
+    def note(self, pod: str, now: float, page: str) -> None:
+        """Take a page in; what is older than the window goes."""
+        sums = counters(page)
+        points = self.points.setdefault(pod, deque())
+        points.append((now, sums.get(DRAFTS, 0.0), sums.get(ACCEPTED, 0.0)))
+        while points and points[0][0] < now - WINDOW_SECONDS:
+            points.popleft()
+
+    def ratio(self, pods: list[str]) -> float | None:
+        """Accepted over drafted tokens of these pods within the window; None where nothing was drafted."""
+        windows = [self.points[pod] for pod in pods if self.points.get(pod)]
+        drafts = sum(window[-1][1] - window[0][1] for window in windows)
+        accepted = sum(window[-1][2] - window[0][2] for window in windows)
+        return accepted / drafts if drafts > 0 else None
+
+
+class Watcher:
+    """The objects as they are now, and who is told when they change."""
+
+    def __init__(self, keys: Path, file: Path) -> None:
+        self._tls = ssl.create_default_context(cafile=str(keys / "ca.crt"))
+        self._tls.load_cert_chain(keys / "admin.crt", keys / "admin.key")
+        self._file = file.open("a", buffering=1)
+        self._last = Look(0.0)
+        self.objects: dict[str, dict[str, Item]] = {kind: {} for kind in PATHS}
+        self.windows = Windows()
+
+    async def run(self) -> None:
+        """For ever: both watches, the scrapes and the answers to Argo."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
+        async with aiohttp.ClientSession(timeout=timeout, read_bufsize=2**22) as session, asyncio.TaskGroup() as group:
+            for kind in PATHS:
+                group.create_task(self._watch(session, kind))
+            group.create_task(self._scrape(session))
+            await self._serve()
+
+    async def _watch(self, session: aiohttp.ClientSession, kind: str) -> None:
+        while True:
+            found = self.objects[kind]
+            found.clear()
+            query = {"watch": "1", "resourceVersion": "0", "timeoutSeconds": "7200"}
+            with contextlib.suppress(aiohttp.ClientError, OSError):
+                async with session.get(URL + PATHS[kind], params=query, ssl=self._tls) as answer:
+                    async for line in answer.content:
+                        self._take(found, json.loads(line))
+            await asyncio.sleep(0.5)
+
+    def _take(self, found: dict[str, Item], event: Item) -> None:
+        item = event["object"]
+        name = item["metadata"].get("name", "")
+        if event["type"] == "DELETED":
+            found.pop(name, None)
+        elif event["type"] in ("ADDED", "MODIFIED"):
+            found[name] = item
+        seen = look(self.objects, time.time())
+        if replace(seen, time=self._last.time) != self._last:
+            self._last = seen
+            self._file.write(json.dumps(asdict(seen)) + "\n")
+
+    async def _scrape(self, session: aiohttp.ClientSession) -> None:
+        while True:
+            pods = [
+                pod for pod in self.objects["pods"].values() if label(pod, APPS[1:])
+            ]  # ours: the operator reads them
+            await asyncio.gather(*(self._read(session, pod) for pod in pods))
+            await asyncio.sleep(SCRAPE_SECONDS)
+
+    async def _read(self, session: aiohttp.ClientSession, pod: Item) -> None:
+        name, address = pod["metadata"]["name"], pod["status"].get("podIP")
+        if not address:
+            return
+        with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
+            async with asyncio.timeout(2), session.get(f"http://{address}:8000/metrics") as answer:
+                self.windows.note(name, time.time(), await answer.text())
+
+    async def _serve(self) -> None:
+        app = web.Application()
+        app.add_routes([web.get("/ratio", self._ratio)])
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, ADDRESS, PORT).start()
+
+    async def _ratio(self, request: web.Request) -> web.Response:
+        """What Prometheus would answer: 0/0 is NaN, which JSON can only hold as text."""
+        revision = request.query["hash"]
+        pods = [name for name, pod in self.objects["pods"].items() if label(pod, REVISIONS) == revision]
+        ratio = self.windows.ratio(pods)
+        return web.json_response({"ratio": "NaN" if ratio is None else ratio})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keys", type=Path, required=True)
+    parser.add_argument("--file", type=Path, required=True)
+    given = parser.parse_args()
+    asyncio.run(Watcher(given.keys, given.file).run())
+
+
+if __name__ == "__main__":
+    main()
