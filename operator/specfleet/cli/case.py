@@ -13,11 +13,12 @@ from specfleet.cli.record import Record
 from specfleet.cli.replay import Replayed, replay
 from specfleet.cli.words import age, count
 from specfleet.judgement.verdict import Outcome, Verdict
-from specfleet.rollout.canary import BLOCKS_PER_STEP, Step
+from specfleet.rollout.canary import BLOCKS_PER_STEP
 from specfleet.rollout.facts import COMPARED, steps_of
 from specfleet.rollout.margins import policy
 from specfleet.rollout.memory import Decision
 from specfleet.rollout.revision import identity
+from specfleet.rollout.turn import Step
 from specfleet.rollout.world import Raw, Revision, stable_of, timestamp
 
 

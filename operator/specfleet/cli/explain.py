@@ -13,9 +13,9 @@ from specfleet.cli.evidence import course, metrics, notes, raw
 from specfleet.cli.lengths import lengths, pods
 from specfleet.cli.tree import head
 from specfleet.cli.words import Shown, count, indented
-from specfleet.rollout.canary import describe
 from specfleet.rollout.memory import KEPT_DECISIONS, Decision
 from specfleet.rollout.shape import Shape
+from specfleet.rollout.waiting import describe
 from specfleet.rollout.world import rfc3339
 
 

@@ -1,97 +1,18 @@
 """One canary, one look: (where it is, what was seen, now) -> where it goes, and why it waits. Pure."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from specfleet.api.reasons import Reason, named
-from specfleet.judgement.guards import Failure
-from specfleet.judgement.verdict import Outcome, Verdict
+from specfleet.judgement.verdict import Outcome
 from specfleet.rollout.memory import Rollout
 from specfleet.rollout.note import Note
 from specfleet.rollout.shape import Bounds, Shape, shape_for, whole
-from specfleet.rollout.world import Revision, rfc3339
+from specfleet.rollout.turn import Abort, Facts, Policy, Step, Turn
+from specfleet.rollout.waiting import blocked, describe, dwelling, paused, shifting, short, unproven
 
 BLOCKS_PER_STEP = 3  # the least evidence between two steps; proof is asked for once, before 100 percent
 COHORT_DRAFTS = 200  # drafts by which a cohort shows that the canary accepts any
 STARTUP_GRACE = 120.0  # seconds that a pod may take beyond its start-up budget, for scheduling and image pull
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A share of the traffic in percent, or a cohort of clients, and how long to stay there at least."""
-
-    weight: int
-    min_seconds: int = 0
-    cohort: str = ""
-
-    def __str__(self) -> str:
-        return f"cohort {self.cohort}" if self.cohort else f"{self.weight}%"
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What the user asked of the rollout."""
-
-    steps: tuple[Step, ...]
-    bounds: Bounds
-    paused: bool
-    max_blocks: int
-    abort_inconclusive: bool
-    startup_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What this pass saw of a canary. `probed` counts its ready pods that answered every probe well; `since` is when
-    the looking began; `unreachable` says whose metrics cannot be read, `dark` that the canary's long could not.
-
-    With a gateway: `weight` is the percent that the route gives the canary and `cohort` the one that it serves;
-    `pending` says why the route is not known to be in force, `unroutable` why no weight may go to the canary now, and
-    `split` why the requests that the pods counted are not the share asked for. `drafts` are the canary's of late.
-    `cannot_lend` is why stable gives up no pod for it where no GPU is free."""
-
-    canary: Revision
-    stable: Revision
-    failure: Failure | None
-    verdict: Verdict
-    blocks: int
-    probed: int
-    probe_unknown: str
-    carrying: bool
-    third: bool
-    since: float
-    unreachable: str
-    dark: bool
-    promote_asked: bool
-    abort_asked: bool
-    weight: int | None = None
-    cohort: str = ""
-    pending: Note | None = None
-    unroutable: Note | None = None
-    split: Note | None = None
-    drafts: float = 0.0
-    cannot_lend: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Abort:
-    """The canary ends here. A `hard` one leaves at once; a soft one as fast as stable's capacity allows."""
-
-    reason: Reason
-    message: str
-    hard: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """The outcome of one look: the next rollout, the pods wanted, whether the canary takes traffic, why it waits."""
-
-    rollout: Rollout
-    shape: Shape
-    carry: bool
-    hold: Note
-    decided: Note | None = None
-    abort: Abort | None = None
-    promote: bool = False
 
 
 def advance(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Turn:
@@ -107,17 +28,17 @@ def advance(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Turn:
         room = f"no room for a canary: {policy.bounds.replicas} replicas, maxSurge {policy.bounds.surge}"
         return Turn(rollout, _as_is(facts), False, Note(Reason.WAITING_FOR_PODS, f"{room}; allow a surge"))
     carry = _may_carry(facts, policy)
-    blocked = _blocked(rollout, facts, shape)
-    if waiting := blocked or _short(rollout, facts, shape):
-        pods = _steady(rollout, facts, policy.bounds) if blocked else shape
-        return Turn(rollout, pods, carry, _paused() if policy.paused and not carry else waiting)
+    stuck = blocked(rollout, facts, shape)
+    if waiting := stuck or short(rollout, facts, shape):
+        pods = _steady(rollout, facts, policy.bounds) if stuck else shape
+        return Turn(rollout, pods, carry, paused() if policy.paused and not carry else waiting)
     if not _exposed(rollout, facts, step):
         whom = "" if step.cohort else " of the traffic"
         goes = f"{describe(step, shape, facts.weight is not None)}{whom} goes to the canary"
-        starting = Note(Reason.CANARY_STARTING, goes) if carry else _paused()
+        starting = Note(Reason.CANARY_STARTING, goes) if carry else paused()
         hold = facts.pending or facts.unroutable or starting
         return Turn(replace(rollout, reached=None), shape, carry, hold)
-    if waiting := facts.pending or _shifting(rollout, facts, step, shape):
+    if waiting := facts.pending or shifting(rollout, facts, step, shape):
         return Turn(rollout, shape, carry, waiting)
     if rollout.reached is None and not rollout.promoting:
         return _reached(rollout, facts, policy, step, shape, now)
@@ -190,90 +111,23 @@ def _exposed(rollout: Rollout, facts: Facts, step: Step) -> bool:
     return facts.cohort == step.cohort if step.cohort and not rollout.promoting else facts.carrying
 
 
-def _shifting(rollout: Rollout, facts: Facts, step: Step, shape: Shape) -> Note | None:
-    """The route does not give the canary yet what the step asks for, or what its pods can carry of it."""
-    if facts.weight is None or (step.cohort and not rollout.promoting):
-        return None
-    asked = 100 if rollout.promoting else min(step.weight, int(100 * shape.share))
-    if facts.weight >= asked:
-        return None
-    return Note(_growing(rollout), f"the route goes from {facts.weight}% to {asked}%")
-
-
-def _blocked(rollout: Rollout, facts: Facts, shape: Shape) -> Note | None:
-    if shape.stable and not facts.stable.ready and not rollout.promoting:
-        carries = f"{facts.canary.name} carries all" if facts.carrying and facts.canary.ready else "nobody serves"
-        return Note(Reason.STABLE_UNAVAILABLE, f"no pod of {facts.stable.name} is ready; {carries}")
-    if facts.third:
-        return Note(Reason.DRAINING, "pods of an earlier revision still serve; the canary waits until they are gone")
-    if facts.unreachable:
-        return Note(Reason.METRICS_UNREACHABLE, facts.unreachable)
-    ready = facts.canary.ready
-    if facts.probed < ready:
-        if facts.probe_unknown:
-            return Note(Reason.PROBE_UNKNOWN, facts.probe_unknown)
-        # Later pods are probed too, but a reason that flips with each of them would be noise.
-        reason = _growing(rollout) if facts.carrying else Reason.CANARY_PROBING
-        return Note(reason, f"{facts.probed} of {ready} canary pods have answered their probes")
-    return None
-
-
-def _short(rollout: Rollout, facts: Facts, shape: Shape) -> Note | None:
-    stable_left = facts.stable.wanted - len(facts.stable.draining)
-    if facts.canary.ready < shape.canary or stable_left > shape.stable:
-        return _starting(rollout, facts, shape)
-    return None
-
-
-def _starting(rollout: Rollout, facts: Facts, shape: Shape) -> Note:
-    stuck = [pod for pod in facts.canary.pods if pod.unschedulable]
-    if stuck:
-        lend = f"; stable cannot lend a pod: {facts.cannot_lend}" if facts.cannot_lend else ""
-        return Note(Reason.WAITING_FOR_GPUS, f"{stuck[0].name}: {stuck[0].unschedulable}{lend}")
-    trouble = next((f"; {pod.name}: {pod.trouble}" for pod in facts.canary.pods if pod.trouble), "")
-    ready = f"{facts.canary.ready} of {shape.canary} canary pods ready"
-    return Note(_growing(rollout), f"{ready}, {facts.stable.ready} of stable's serve and {shape.stable} will{trouble}")
-
-
-def _growing(rollout: Rollout) -> Reason:
-    return Reason.CANARY_PROMOTING if rollout.promoting else Reason.CANARY_STARTING
-
-
-def _paused() -> Note:
-    return Note(Reason.CANARY_PAUSED, "spec.paused is true; guards stay on")
-
-
 def _reached(rollout: Rollout, facts: Facts, policy: Policy, step: Step, shape: Shape, now: float) -> Turn:
     note = Note(Reason.STEP_REACHED, describe(step, shape, facts.weight is not None))
-    hold = _paused() if policy.paused else _dwelling(step, now + step.min_seconds)
+    hold = paused() if policy.paused else dwelling(step, now + step.min_seconds)
     reached = replace(rollout, reached=now, blocks_before=facts.blocks)
     return Turn(reached, shape, True, hold, decided=note)
-
-
-def describe(step: Step, shape: Shape, gateway: bool) -> str:
-    """A step in words; says so where the pods cannot make the weight that was asked for."""
-    pods = f"{shape.canary} of {shape.canary + shape.stable} pods"
-    reachable = reachable_percent(step.weight, shape, gateway)
-    if step.cohort or reachable == step.weight:
-        return f"{step} ({pods})"
-    return f"asked {step}, reachable {reachable}% ({pods})"
-
-
-def reachable_percent(weight: int, shape: Shape, gateway: bool) -> int:
-    """What pods of this shape make of a weight: their own share, or with a gateway no more than that."""
-    return min(weight, int(100 * shape.share)) if gateway else round(100 * shape.share)
 
 
 def _weigh(rollout: Rollout, facts: Facts, policy: Policy, step: Step, shape: Shape, now: float) -> Turn:
     """The step's weight is on: is it time to go on?"""
     if policy.paused:
-        return Turn(rollout, shape, True, _paused())
+        return Turn(rollout, shape, True, paused())
     if rollout.promoting:
         hold = Note(Reason.CANARY_PROMOTING, f"all {shape.canary} pods are ready: the pointer flips")
         return Turn(rollout, shape, True, hold, promote=True)
     until = max(rollout.reached or now, facts.since) + step.min_seconds
     if now < until:
-        return Turn(rollout, shape, True, _dwelling(step, until))
+        return Turn(rollout, shape, True, dwelling(step, until))
     if step.cohort:
         return _after_cohort(rollout, facts, policy, shape)
     if facts.split:
@@ -285,12 +139,7 @@ def _weigh(rollout: Rollout, facts: Facts, policy: Policy, step: Step, shape: Sh
         return _promoting(rollout, facts, policy, Note(Reason.CANARY_PROVEN, proof))
     if facts.blocks >= policy.max_blocks:
         return Turn(rollout, shape, True, Note(Reason.CANARY_INCONCLUSIVE, facts.verdict.holding))
-    return Turn(rollout, shape, True, _unproven(facts.verdict))
-
-
-def _dwelling(step: Step, until: float) -> Note:
-    """A time, not a countdown: a message that changed at every look would be written at every look."""
-    return Note(Reason.CANARY_DWELLING, f"at {step} until {rfc3339(until)}")
+    return Turn(rollout, shape, True, unproven(facts.verdict))
 
 
 def _between_steps(rollout: Rollout, facts: Facts, policy: Policy, shape: Shape) -> Turn:
@@ -299,7 +148,7 @@ def _between_steps(rollout: Rollout, facts: Facts, policy: Policy, shape: Shape)
         note = Note(Reason.CANARY_ANALYSING, f"{seen} of {BLOCKS_PER_STEP} blocks of evidence at this step")
         return Turn(rollout, shape, True, note)
     if any(metric.outcome is Outcome.NO_TRAFFIC for metric in facts.verdict.metrics):
-        return Turn(rollout, shape, True, _unproven(facts.verdict))
+        return Turn(rollout, shape, True, unproven(facts.verdict))
     return _next_step(rollout, facts, policy, shape)
 
 
@@ -317,17 +166,6 @@ def _next_step(rollout: Rollout, facts: Facts, policy: Policy, shape: Shape) -> 
     following = policy.steps[later.step]
     wanted = _shape(later, facts, policy, following) or shape
     return Turn(later, wanted, True, Note(Reason.CANARY_STARTING, f"on to {following}"))
-
-
-def _unproven(verdict: Verdict) -> Note:
-    reasons = {
-        Outcome.NO_TRAFFIC: Reason.NO_TRAFFIC,
-        Outcome.INSUFFICIENT_OVERLAP: Reason.INSUFFICIENT_OVERLAP,
-    }
-    for metric in verdict.metrics:
-        if metric.outcome in reasons:
-            return Note(reasons[metric.outcome], metric.message)
-    return Note(Reason.CANARY_ANALYSING, verdict.holding)
 
 
 def _promoting(rollout: Rollout, facts: Facts, policy: Policy, why: Note) -> Turn:

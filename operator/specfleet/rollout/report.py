@@ -10,7 +10,6 @@ from specfleet.api.reasons import Reason
 from specfleet.api.validation import findings, not_implemented
 from specfleet.judgement.verdict import MetricVerdict
 from specfleet.resources.revision import render
-from specfleet.rollout.canary import reachable_percent
 from specfleet.rollout.course import Course
 from specfleet.rollout.facts import steps_of
 from specfleet.rollout.margins import remarks
@@ -18,6 +17,7 @@ from specfleet.rollout.note import Note
 from specfleet.rollout.orders import ignored
 from specfleet.rollout.revision import first_difference
 from specfleet.rollout.scene import Scene
+from specfleet.rollout.waiting import reachable_percent
 from specfleet.rollout.world import Raw, Revision, rfc3339
 from specfleet.telemetry.derived import acceptance_rate, step_time, tokens_per_step
 
