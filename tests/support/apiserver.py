@@ -1,6 +1,8 @@
 """The pytest fixture of a real Kubernetes API, one control plane for the whole run, and how it learns a resource."""
 
+import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,3 +28,17 @@ def define(plane: ControlPlane, crd: Path) -> None:
     plane.kubectl("apply", "-f", str(crd))
     status = ("get", "-f", str(crd), "-o", f"jsonpath={ESTABLISHED}")
     wait_for("resource", 30, lambda: plane.kubectl(*status) == "True", plane.check)
+
+
+def serve(plane: ControlPlane, *crds: Path) -> None:
+    """Apply CustomResourceDefinitions that are too large for an annotation, on the server's side; returns when all are
+    served."""
+    for crd in crds:
+        plane.kubectl("apply", "--server-side", "-f", str(crd))
+    for crd in crds:
+        wait_for(crd.stem, 30, partial(_established, plane, crd), plane.check)
+
+
+def _established(plane: ControlPlane, crd: Path) -> bool:
+    conditions = json.loads(plane.kubectl("get", "-f", str(crd), "-o", "jsonpath={.status.conditions}") or "[]")
+    return any(item["type"] == "Established" and item["status"] == "True" for item in conditions or ())

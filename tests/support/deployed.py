@@ -10,6 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from gateway_controller import GatewayController
 from harness.controlplane import ControlPlane
 from kube_http import KubeHttp, Object
 from operator_process import OperatorProcess
@@ -55,13 +56,15 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class Stage:
-    """What stories have in common. `stopped` ends them early; `closing` is closed when all have ended."""
+    """What stories have in common. `stopped` ends them early; `closing` is closed when all have ended;
+    `gateway` is the one that requests come by, where they do not come by Services."""
 
     plane: ControlPlane
     node: PuppetNode
     traffic: Traffic
     stopped: threading.Event
     closing: ExitStack
+    gateway: GatewayController | None = None
 
 
 class Deployed:
@@ -178,6 +181,8 @@ class Deployed:
         while not done():
             self.stage.node.check()
             self.operator.check()
+            if self.stage.gateway:
+                self.stage.gateway.check()
             if self.stage.stopped.wait(0.2):
                 raise Stopped
             if time.monotonic() > end:

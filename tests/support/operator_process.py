@@ -18,8 +18,8 @@ from simserver import free_port
 class OperatorProcess:
     """Watches one namespace and keeps its Lease there. Leave the context to have it gone."""
 
-    def __init__(self, plane: ControlPlane, namespace: str, folder: Path) -> None:
-        self.namespace = namespace
+    def __init__(self, plane: ControlPlane, namespace: str, folder: Path, *flags: str) -> None:
+        self.namespace, self._flags = namespace, flags
         self._plane, self._folder = plane, folder
         self._logs: list[Path] = []
         self.start()
@@ -31,7 +31,7 @@ class OperatorProcess:
         module = [sys.executable, "-m", "specfleet.controller.app", "--listen", f"127.0.0.1:{self._port}"]
         scope = ["--watch-namespace", self.namespace, "--lease-namespace", self.namespace]
         environment = {**os.environ, "KUBECONFIG": str(self._plane.kubeconfig), "POD_NAME": "specfleet-0"}
-        self._process = Daemon("operator", [*module, *scope], self._logs[-1], environment)
+        self._process = Daemon("operator", [*module, *scope, *self._flags], self._logs[-1], environment)
 
     def __enter__(self) -> Self:
         return self
@@ -46,6 +46,10 @@ class OperatorProcess:
     def terminate(self, seconds: float) -> str:
         """SIGTERM; how it ended, empty if it has not within so many seconds."""
         os.kill(self._process.pid, signal.SIGTERM)
+        return self.ended(seconds)
+
+    def ended(self, seconds: float) -> str:
+        """How it has ended by itself, empty if it has not within so many seconds."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             try:

@@ -19,8 +19,8 @@ class Settings:
     port: int
     log_level: str
     log_format: str
+    resync: float
     read_nodes: bool = False
-    resync: float = 600.0
 
 
 def parse(arguments: Sequence[str] | None = None) -> Settings:
@@ -33,10 +33,13 @@ def parse(arguments: Sequence[str] | None = None) -> Settings:
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parser.add_argument("--log-format", default="text", choices=("text", "json"))
     parser.add_argument("--read-nodes", action="store_true", help="name nodes and free GPUs where pods wait for one")
+    parser.add_argument("--resync-seconds", type=int, default=600, help="between two LISTs of everything; default: 600")
     flags = parser.parse_args(arguments)
     host, _, port = flags.listen.rpartition(":")
     if not port.isdigit():
         parser.error(f"--listen {flags.listen!r}: write HOST:PORT")
+    if flags.resync_seconds < 1:
+        parser.error(f"--resync-seconds {flags.resync_seconds}: must be at least 1")
     return Settings(
         namespaces=tuple(flags.watch_namespace),
         identity=os.environ.get("POD_NAME", f"{socket.gethostname()}-{os.getpid()}"),
@@ -46,5 +49,6 @@ def parse(arguments: Sequence[str] | None = None) -> Settings:
         port=int(port),
         log_level=flags.log_level,
         log_format=flags.log_format,
+        resync=float(flags.resync_seconds),
         read_nodes=flags.read_nodes,
     )

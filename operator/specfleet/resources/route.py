@@ -39,9 +39,8 @@ def http_route(
     written out: a server-side apply of atomic lists compares them with what is stored."""
     rules = [_rule(traffic, [Backend(cohort.backend, 1)], cohort.header) for cohort in cohorts]
     rules.append(_rule(traffic, backends, None))
-    spec: dict[str, Any] = {"parentRefs": [parent_reference(sdd, traffic)], "rules": rules}
-    if traffic.hostnames:
-        spec["hostnames"] = list(traffic.hostnames)
+    # An empty list of hostnames is written too: left out, those of before would stay.
+    spec = {"parentRefs": [parent_reference(sdd, traffic)], "hostnames": list(traffic.hostnames), "rules": rules}
     name = sdd["metadata"]["name"]
     meta = metadata(sdd, name, names.labels(name))
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, "spec": spec}
