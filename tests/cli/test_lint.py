@@ -1,6 +1,7 @@
 """Lint: every document of every file, one line per problem, its field first."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -178,3 +179,160 @@ def test_lint_names_a_file_that_cannot_be_read(tmp_path):
         1,
         f"error: {tmp_path}/none.yaml cannot be read: No such file or directory\n",
     )
+
+
+# Fleets, routes and Gateways in the same files
+
+PUBLIC = {"name": "public", "namespace": "gateways"}
+
+
+def routed(name, namespace="chat", **traffic):
+    raw = fleet(traffic=traffic)
+    return {**raw, "metadata": {"name": name, "namespace": namespace}}
+
+
+def of_gateway_api(kind, name, namespace, **spec):
+    meta = {"name": name, "namespace": namespace}
+    return {"apiVersion": "gateway.networking.k8s.io/v1", "kind": kind, "metadata": meta, "spec": spec}
+
+
+def by_route(*rules, name="mine", hostnames=("chat.example.com",), parents=(PUBLIC,), namespace="chat"):
+    spec = {"parentRefs": [*parents], "hostnames": [*hostnames], "rules": [*rules]}
+    return of_gateway_api("HTTPRoute", name, namespace, **spec)
+
+
+def rule(service="qwen", **more):
+    return {"backendRefs": [{"name": service, "port": 8000}], "timeouts": {"request": "0s"}, **more}
+
+
+def listener(**more):
+    return {"name": "https", "port": 443, "protocol": "HTTPS", **more}
+
+
+def test_a_fleet_that_fits_its_route_and_its_gateway_needs_no_word():
+    gateway = of_gateway_api("Gateway", "public", "gateways", listeners=[listener(allowedRoutes=FROM_ALL)])
+    mine = routed("qwen", route={"name": "mine"})
+    own = routed("llama", gateway=PUBLIC, hostnames=["llama.example.com"])
+    assert found(mine, by_route(rule()), own, gateway) == ([], "2 SpecDecodeDeployments: nothing to say")
+
+
+FROM_ALL = {"namespaces": {"from": "All"}}
+TOGETHER = {
+    "two fleets with one hostname": [
+        routed("qwen", gateway=PUBLIC, hostnames=["a.example.com", "b.example.com"]),
+        routed("llama", "other", gateway=PUBLIC, hostnames=["b.example.com"]),
+    ],
+    "two fleets with one rule": [routed("qwen", route={"name": "mine"}), routed("llama", route={"name": "mine"})],
+    "a rule without the fleet": [routed("qwen", route={"name": "mine"}), by_route(rule("painter"))],
+    "no such rule": [routed("qwen", route={"name": "mine", "rule": "chat"}), by_route(rule(name="talk"))],
+    "several rules": [routed("qwen", route={"name": "mine"}), by_route(rule(), rule("painter"))],
+    "sticky sessions": [routed("qwen", route={"name": "mine"}), by_route(rule(sessionPersistence={"type": "Cookie"}))],
+    "no time-out": [routed("qwen", route={"name": "mine"}), by_route(rule(name="chat", timeouts=None))],
+    "time-outs": [
+        routed("qwen", route={"name": "mine"}),
+        by_route(rule(timeouts={"request": "1m30s", "backendRequest": "30s"})),
+    ],
+    "another route of the user with the same matches": [
+        routed("qwen", route={"name": "mine"}),
+        by_route(rule()),
+        by_route({"matches": [{"path": {"value": "/"}}]}, name="other", parents=[{**PUBLIC, "sectionName": "https"}]),
+        by_route({"matches": [{"path": {"value": "/docs"}}]}, name="docs"),
+        by_route({}, name="elsewhere", parents=[{"name": "private", "namespace": "gateways"}]),
+        by_route({}, name="else", hostnames=["else.example.com"]),
+    ],
+    "another route with the hostname of the operator's": [
+        routed("qwen", gateway=PUBLIC, hostnames=["chat.example.com"]),
+        by_route({"matches": [{"path": {"value": "/docs"}}]}, name="docs", namespace="web"),
+    ],
+    "a gateway for its own namespace": [
+        routed("qwen", gateway=PUBLIC),
+        of_gateway_api("Gateway", "public", "gateways", listeners=[listener()]),
+    ],
+    "a gateway for another namespace": [
+        routed("qwen", route={"name": "mine"}),
+        by_route(rule()),
+        of_gateway_api(
+            "Gateway",
+            "public",
+            "gateways",
+            listeners=[
+                listener(
+                    allowedRoutes={
+                        "namespaces": {
+                            "from": "Selector",
+                            "selector": {"matchLabels": {"kubernetes.io/metadata.name": "web"}},
+                        }
+                    }
+                )
+            ],
+        ),
+    ],
+    "a gateway without the listener": [
+        routed("qwen", gateway={**PUBLIC, "sectionName": "tls"}),
+        of_gateway_api("Gateway", "public", "gateways", listeners=[listener(allowedRoutes=FROM_ALL)]),
+    ],
+    "a gateway for other protocols": [
+        routed("qwen", gateway=PUBLIC),
+        of_gateway_api(
+            "Gateway",
+            "public",
+            "gateways",
+            listeners=[
+                listener(protocol="TLS", allowedRoutes=FROM_ALL),
+                listener(allowedRoutes={**FROM_ALL, "kinds": [{"kind": "GRPCRoute"}]}),
+            ],
+        ),
+    ],
+}
+
+
+def test_what_resources_say_about_each_other_reads_so():
+    path = Path(__file__).parent / "golden" / "lint-routes.txt"
+    text = "".join(f"{title}\n" + "".join(f"  {line}\n" for line in found(*TOGETHER[title])[0]) for title in TOGETHER)
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize("selector", [{"matchLabels": {"team": "chat"}}, {"matchExpressions": []}, None])
+def test_a_selector_of_labels_that_nobody_knows_says_nothing(selector):
+    allowed = {"namespaces": {"from": "Selector", **({"selector": selector} if selector else {})}}
+    gateway = of_gateway_api("Gateway", "public", "gateways", listeners=[listener(allowedRoutes=allowed)])
+    assert found(routed("qwen", gateway=PUBLIC), gateway)[0] == []
+
+
+def test_without_a_namespace_in_any_file_all_mean_the_same():
+    mine = routed("qwen", route={"name": "mine"})
+    del mine["metadata"]["namespace"]
+    route = by_route(rule("painter"))
+    del route["metadata"]["namespace"]
+    assert len(found(mine, route)[0]) == 1
+
+
+def test_two_versions_of_one_fleet_are_no_rivals():
+    both = [routed("qwen", gateway=PUBLIC, hostnames=["a.example.com"])] * 2
+    assert found(*both)[0] == []
+
+
+PLACES = [
+    ("metadata",), ("spec",), ("metadata", "name"), ("metadata", "namespace"), ("spec", "rules"), ("spec", "hostnames"),
+    ("spec", "parentRefs"), ("spec", "listeners"), ("spec", "rules", 0), ("spec", "rules", 0, "matches"),
+    ("spec", "rules", 0, "backendRefs"), ("spec", "rules", 0, "timeouts"), ("spec", "rules", 0, "matches", 0, "path"),
+    ("spec", "rules", 0, "backendRefs", 0, "weight"), ("spec", "listeners", 0, "allowedRoutes", "namespaces", "from"),
+    ("spec", "listeners", 0, "allowedRoutes", "namespaces"), ("spec", "listeners", 0, "allowedRoutes", "kinds"),
+    ("spec", "listeners", 0, "name"), ("spec", "parentRefs", 0, "sectionName"),
+]  # fmt: skip
+
+
+@given(json_values, st.sampled_from(PLACES), st.sampled_from(["HTTPRoute", "Gateway"]))
+def test_any_part_of_a_route_or_a_gateway_may_be_anything(value, place, kind):
+    whole = by_route(rule(matches=[{"path": {"value": "/"}}]))
+    whole["kind"] = kind
+    whole["spec"]["listeners"] = [listener(allowedRoutes={"namespaces": {"from": "All"}, "kinds": []})]
+    whole = json.loads(json.dumps(whole))
+    part = whole
+    for key in place[:-1]:
+        part = part[key]
+    part[place[-1]] = value
+    fleets = [routed("qwen", route={"name": "mine"}), routed("llama", gateway=PUBLIC, hostnames=["chat.example.com"])]
+    assert lint([("a.yaml", yaml.safe_dump_all([*fleets, whole, by_route(rule())]))]).ours == 2

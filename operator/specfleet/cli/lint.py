@@ -9,6 +9,7 @@ import yaml
 from specfleet.api import names
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.api.validation import findings, not_implemented, parse
+from specfleet.cli.around import Around, placed
 from specfleet.cli.unknown import unknown_fields
 from specfleet.cli.words import count
 from specfleet.rollout.margins import remarks
@@ -70,17 +71,18 @@ _Loader.yaml_implicit_resolvers = {
 
 def lint(files: Iterable[tuple[str, str]], strict: bool = False) -> Linted:
     """Lint (name, text) pairs; `strict` makes findings errors. Raises nothing."""
+    found = [item for file, text in files for item in _resources(file, text)]
+    around, others = Around(), 0
+    for where, resource in found:
+        if not isinstance(resource, Line):
+            others += not (isinstance(resource, Mapping) and around.take(where, resource, _is_ours(resource)))
     lines: list[Line] = []
-    ours = others = 0
-    for file, text in files:
-        for where, resource in _resources(file, text):
-            if isinstance(resource, Line):
-                lines.append(resource)
-            elif not _is_ours(resource):
-                others += 1
-            else:
-                ours += 1
-                lines += _problems(where, resource, strict)
+    for where, resource in found:
+        if isinstance(resource, Line):
+            lines.append(resource)
+        elif _is_ours(resource):
+            lines += _problems(where, resource, strict, around)
+    ours = sum(not isinstance(resource, Line) and _is_ours(resource) for _, resource in found)
     return Linted(tuple(lines), ours, others)
 
 
@@ -114,7 +116,7 @@ def _is_ours(resource: Any) -> bool:
     return not isinstance(version, str) or version.partition("/")[0] == names.GROUP
 
 
-def _problems(where: str, resource: Mapping[str, Any], strict: bool) -> Iterator[Line]:
+def _problems(where: str, resource: Mapping[str, Any], strict: bool, around: Around) -> Iterator[Line]:
     metadata = resource.get("metadata")
     name = str(metadata.get("name", "")) if isinstance(metadata, Mapping) else ""
     if (version := resource.get("apiVersion")) != names.API_VERSION:
@@ -124,7 +126,10 @@ def _problems(where: str, resource: Mapping[str, Any], strict: bool) -> Iterator
     if not isinstance(parsed, SpecDecodeDeploymentSpec):
         yield from (Line(where, name, "error", str(problem)) for problem in parsed)
         return
+    sdd = placed(resource)
+    yield from (Line(where, name, "error", said) for said in around.errors(sdd, parsed.traffic))
     advice: Severity = "error" if strict else "finding"
-    yield from (Line(where, name, advice, said) for said in (*findings(parsed), *remarks(parsed)))
+    advised = (*findings(parsed), *remarks(parsed), *around.findings(sdd, parsed.traffic))
+    yield from (Line(where, name, advice, said) for said in advised)
     for field in not_implemented(parsed):
         yield Line(where, name, "not-implemented", f"{field}: accepted, but without effect in this version")

@@ -8,6 +8,7 @@ from specfleet.api import names
 from specfleet.controller.protocol import ENDPOINT_SLICE, GATEWAY, HTTP_ROUTE, SDD, Object, Resource
 from specfleet.resources.owned import is_ours
 from specfleet.rollout.rivals import clash, gateway_of, older, route_of
+from specfleet.rollout.routefindings import meet, parents_of
 from specfleet.rollout.world import Objects, Raw
 
 _Place = tuple[str, str, str]  # kind, namespace, name
@@ -114,9 +115,9 @@ class Cache:
             kind: {name: raw for name, raw in found.items() if kind in _NOT_OWNED or is_ours(raw, uid)}
             for kind, found in by_kind.items()
         }
-        revisions = ours.get("ControllerRevision", {})
+        gateways, neighbours = self._around(key)
         return Objects(
-            revisions=revisions,
+            revisions=ours.get("ControllerRevision", {}),
             deployments=ours.get("Deployment", {}),
             services=ours.get("Service", {}),
             disruption_budgets=ours.get("PodDisruptionBudget", {}),
@@ -126,6 +127,8 @@ class Cache:
             endpoint_slices=tuple(raw for _, raw in sorted(ours.get(ENDPOINT_SLICE.kind, {}).items())),
             gateway_api=self.gateway_api,
             no_gateway=self._no_gateway(key),
+            gateways=gateways,
+            neighbours=neighbours,
         )
 
     def _routes(self, key: Key) -> Mapping[str, Object]:
@@ -135,6 +138,20 @@ class Cache:
         wanted = {key.name, *([named[1]] if named else [])}
         found = {name: self._objects.get((HTTP_ROUTE.kind, key.namespace, name)) for name in wanted}
         return {name: raw for name, raw in found.items() if raw is not None}
+
+    def _around(self, key: Key) -> tuple[list[Object], list[Object]]:
+        """The Gateways that the SDD's route is attached to, and every HTTPRoute that is attached there too."""
+        sdd = self.sdd(key)
+        gateway, named = (gateway_of(sdd), route_of(sdd)) if sdd else (None, None)
+        route = self._objects.get((HTTP_ROUTE.kind, *named)) if named else None
+        parents: list[Raw] = parents_of(route) if route else []
+        if gateway:
+            parents.append({"namespace": gateway[0], "name": gateway[1]})
+        if not parents:
+            return [], []
+        known = [self._objects.get((GATEWAY.kind, parent["namespace"], parent["name"])) for parent in parents]
+        routes = [raw for place, raw in self._objects.items() if place[0] == HTTP_ROUTE.kind]
+        return [raw for raw in known if raw], [raw for raw in routes if meet(parents, parents_of(raw))]
 
     def _no_gateway(self, key: Key) -> str:
         """The Gateway that the SDD names and that is known to be absent, as namespace/name."""

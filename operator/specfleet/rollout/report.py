@@ -1,6 +1,7 @@
 """What a pass tells the user: the status of the SDD and its conditions. Pure."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from specfleet.rollout.margins import remarks
 from specfleet.rollout.note import Note
 from specfleet.rollout.orders import ignored
 from specfleet.rollout.revision import first_difference
+from specfleet.rollout.routefindings import route_findings
 from specfleet.rollout.scene import Scene
 from specfleet.rollout.waiting import reachable_percent
 from specfleet.rollout.world import Raw, Revision, rfc3339
@@ -23,6 +25,7 @@ from specfleet.telemetry.derived import acceptance_rate, step_time, tokens_per_s
 
 QUIET = (Reason.STABLE, Reason.RETAINING_OLD, Reason.SCALED_TO_ZERO, Reason.CANARY_ABORTED)
 MAX_SHORT = 253
+NOISE = 5.0  # standard errors by which a printed figure must move: 100 quiet fleets write it a few times an hour
 STALLED = (
     Reason.CANARY_ABORTED,
     Reason.NAME_TAKEN,
@@ -59,7 +62,7 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "metrics": [_metric(item) for item in course.verdict.metrics] if course.verdict else None,
         "decisions": [_decision(item) for item in reversed(course.memory.decisions)] or None,
         "lastHandledAction": _action(scene, course),
-        "findings": [_clip(text) for text in (*findings(scene.spec), *remarks(scene.spec))][:32] or None,
+        "findings": list(dict.fromkeys(_clip(text) for text in _findings(scene)))[:32] or None,
         **_measured(scene, old),
     }
     return {key: value for key, value in known.items() if value is not None}
@@ -119,6 +122,12 @@ def _conditions(scene: Scene, hold: Note, problems: tuple[str, ...]) -> list[dic
         text = f"a restart would change the pods: {outdated}"
         said.append(say(Type.TEMPLATE_OUTDATED, True, Reason.TEMPLATE_CHANGED, text))
     return said
+
+
+def _findings(scene: Scene) -> tuple[str, ...]:
+    objects, route = scene.objects, scene.routing.route
+    around = route_findings(scene.sdd, scene.spec.traffic, route, objects.gateways, objects.neighbours)
+    return (*findings(scene.spec), *remarks(scene.spec), *around)
 
 
 def _outdated(scene: Scene) -> str:
@@ -264,28 +273,27 @@ def _measured(scene: Scene, old: Mapping[str, Any]) -> dict[str, str | None]:
     """Acceptance, tokens per step and step time: the canary's once measured, else stable's; as before if unknown."""
     canary = scene.seen.canary.recent
     tally = canary if scene.roles.canary and canary.drafts else scene.seen.stable.recent
+    share, tokens, seconds = acceptance_rate(tally), tokens_per_step(tally), step_time(tally)
+    # Standard errors at most: a draft's accepted share lies in 0..1, its accepted tokens in 0..its length.
+    per_draft = 0.5 / math.sqrt(tally.drafts) if tally.drafts else 0.0
+    length = tally.draft_tokens / tally.drafts if tally.drafts else 0.0
     values = {
-        "acceptance": (acceptance_rate(tally), lambda value: f"{100 * value:.0f}%"),
-        "tokensPerStep": (tokens_per_step(tally), lambda value: f"{value:.1f}"),
-        "stepTime": (step_time(tally), lambda value: f"{1000 * value:.0f} ms"),
+        "acceptance": (None if share is None else 100 * share, "{:.0f}%", max(2.0, NOISE * 100 * per_draft)),
+        "tokensPerStep": (tokens, "{:.1f}", max(0.2, NOISE * length * per_draft)),
+        "stepTime": (None if seconds is None else 1000 * seconds, "{:.0f} ms", max(2.0, 100 * (seconds or 0.0))),
     }
-    return dict(_steady(values, old))
+    return {key: _steady(old.get(key), *value) for key, value in values.items()}
 
 
-def _steady(values: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
-    """Rewritten only when they move by a point of what is printed, so that a fleet at rest writes nothing."""
-    for key, (value, text) in values.items():
-        before = old.get(key)
-        yield key, before if value is None else _unless_near(before, text(value))
-
-
-def _unless_near(before: str | None, after: str) -> str:
+def _steady(before: str | None, value: float | None, form: str, near: float) -> str | None:
+    """As it was printed before unless it has moved by more than its noise: a fleet at rest writes nothing."""
+    if value is None:
+        return before
     try:
-        old, new = (float(text.rstrip("%ms ")) for text in (before or "", after))
+        moved = abs(value - float((before or "").rstrip("%ms ")))
     except ValueError:
-        return after
-    step = 0.1 if "." in after else 1.0
-    return before if before and abs(new - old) <= 2 * step else after
+        return form.format(value)
+    return before if moved <= near else form.format(value)
 
 
 def _clip(text: str) -> str:

@@ -17,7 +17,7 @@ class Objects:
     """What the cluster held of one SDD at this pass: the owned objects by name, pods and the EndpointSlices of its
     Services as lists. `routes` has the HTTPRoute that it owns, or the user's own that its spec names;
     `gateway_api` is False where the cluster has no such kinds; `no_gateway` names the Gateway of its spec where that is
-    known to be absent."""
+    known to be absent; `gateways` are those known that its route is attached to, `neighbours` all HTTPRoutes there."""
 
     revisions: Mapping[str, Raw] = field(default_factory=dict)
     deployments: Mapping[str, Raw] = field(default_factory=dict)
@@ -29,6 +29,8 @@ class Objects:
     endpoint_slices: Sequence[Raw] = ()
     gateway_api: bool = True
     no_gateway: str = ""
+    gateways: Sequence[Raw] = ()
+    neighbours: Sequence[Raw] = ()
 
 
 @dataclass(frozen=True, slots=True)
