@@ -47,6 +47,14 @@ def test_the_examples_have_no_errors(path):
     assert lint([(path.name, path.read_text())]).number("error") == 0
 
 
+def test_the_example_of_a_users_route_fits_its_fleet():
+    files = [(path.name, path.read_text()) for path in (EXAMPLES / "route.yaml", EXAMPLES / "routes" / "chat.yaml")]
+    said = [line.says for line in lint(files).lines if line.severity == "error" or line.says.startswith("spec.traffic")]
+    assert said == []
+    broken = [files[0], (files[1][0], files[1][1].replace("name: qwen", "name: queen"))]
+    assert lint(broken).number("error") == 1
+
+
 def test_each_kind_of_problem_is_a_line_with_its_document_and_name():
     wrong = fleet(replicas="four")
     wrong["metadata"]["name"] = "llama"

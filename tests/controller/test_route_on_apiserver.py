@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from apiserver import serve
 from harness.controlplane import ControlPlane
+from harness.errors import HarnessError
 from harness.gatewaybins import ensure_gateway_crds
 from specfleet.api import names
 from specfleet.api.traffic import Traffic
@@ -235,6 +237,11 @@ async def test_a_weight_that_is_none_is_an_error_with_its_field(
     assert await mine(kube) == read
 
 
+async def test_the_example_of_a_users_route_is_valid(kube: KubeClient, plane: ControlPlane) -> None:
+    path = Path(__file__).parents[2] / "docs" / "examples" / "routes" / "chat.yaml"
+    plane.kubectl("create", "-n", NAMESPACE, "--dry-run=server", "--validate=strict", "-f", str(path))
+
+
 # Who has written the rules
 
 
@@ -336,3 +343,19 @@ async def test_an_unchanged_apply_on_the_clients_side_takes_the_weights_back(
     client_side(plane)
     assert (await mine(kube))["spec"] == before["spec"]
     assert names.FIELD_MANAGER not in await writer(kube)
+
+
+async def test_an_apply_without_rules_before_they_are_ours_takes_them_away(
+    kube: KubeClient, plane: ControlPlane
+) -> None:
+    server_side(plane)
+    plane.kubectl("apply", "--server-side", "--field-manager=gitops", "-f", "-", input=manifest(rules=None))
+    (rule,) = (await mine(kube))["spec"]["rules"]
+    assert rule == {"matches": [{"path": {"type": "PathPrefix", "value": "/"}}]}, "the API server's default, to nobody"
+
+
+async def test_an_unchanged_apply_on_the_servers_side_is_a_conflict(kube: KubeClient, plane: ControlPlane) -> None:
+    server_side(plane)
+    await kube.write(NAMESPACE, change(await mine(kube), *SPLIT))
+    with pytest.raises(HarnessError, match=r"conflict with \"specfleet\".*: \.spec\.rules"):
+        plane.kubectl("apply", "--server-side", "--field-manager=gitops", "-f", "-", input=manifest())

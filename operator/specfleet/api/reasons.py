@@ -182,7 +182,7 @@ class Reason(StrEnum):
     )  # fmt: skip
     ROUTE_CONTESTED = (
         "RouteContested", "problem", "Someone else rewrites the route again and again; no weight rises meanwhile.",
-        "Let the named manager leave spec.rules out (see docs/gitops.md).",
+        "Let the named manager leave spec.rules out (see docs/traffic.md).",
     )  # fmt: skip
     NOT_IMPLEMENTED = (
         "NotImplemented", "problem", "The spec sets a field that this version accepts but does not act on.",
