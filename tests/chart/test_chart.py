@@ -75,7 +75,8 @@ def test_the_image_follows_the_chart_unless_a_tag_is_set(rendered: Rendered) -> 
 def test_watched_namespaces_become_arguments_and_roles_instead_of_a_cluster_role(rendered: Rendered) -> None:
     objects = rendered("namespaced")
     container = of(objects, "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]
-    expected = ["--watch-namespace=chat", "--watch-namespace=search", "--log-level=debug", "--log-format=text"]
+    expected = ["--watch-namespace=chat", "--watch-namespace=search", "--read-nodes"]
+    expected += ["--log-level=debug", "--log-format=text"]
     assert container["args"] == expected
     roles = {(item["metadata"]["namespace"], item["metadata"]["name"]) for item in of(objects, "Role")}
     assert roles == {("chat", "fleet-operator"), ("search", "fleet-operator"), ("specfleet", "fleet-lease")}
@@ -88,7 +89,7 @@ def test_secrets_and_nodes_are_read_only_when_asked_for(rendered: Rendered) -> N
 
     assert verbs("defaults", "secrets") == verbs("defaults", "nodes") == set()
     assert verbs("namespaced", "secrets") == {"get"}
-    assert verbs("namespaced", "nodes") == {"get", "list"}
+    assert verbs("namespaced", "nodes") == {"list"}
 
 
 def test_the_metrics_service_selects_the_pod_and_its_port(rendered: Rendered) -> None:

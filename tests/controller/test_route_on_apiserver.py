@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from apiserver import serve
+from apiserver import define, serve
+from deployed import SPEC
 from harness.controlplane import ControlPlane
 from harness.errors import HarnessError
 from harness.gatewaybins import ensure_gateway_crds
@@ -24,7 +25,13 @@ from specfleet.rollout.world import Objects
 pytestmark = pytest.mark.apiserver
 Object = dict[str, Any]
 NAMESPACE = "routes"
-SDD: Object = {"metadata": {"name": "qwen", "namespace": NAMESPACE, "uid": "6f1c2a4e-0000-4000-8000-000000000001"}}
+CRD = Path(__file__).parents[2] / "crds" / "specfleet.dev_specdecodedeployments.yaml"
+SDD: Object = {  # the API server adds a uid: what belongs to nobody is removed
+    "apiVersion": names.API_VERSION,
+    "kind": names.KIND,
+    "metadata": {"name": "qwen", "namespace": NAMESPACE},
+    "spec": SPEC,
+}
 CANARY = "qwen-6mgrsm2j"
 GATEWAY = {"name": "public", "namespace": "gateways"}
 INTERNAL = {"name": "internal", "header": {"name": "x-audience", "value": "internal"}}
@@ -58,7 +65,10 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """The control plane with HTTPRoutes and a namespace for them."""
     (crd,) = ensure_gateway_crds().glob("*_httproutes.yaml")
     serve(control_plane, crd)
+    define(control_plane, CRD)
     control_plane.kubectl("create", "namespace", NAMESPACE)
+    made = control_plane.kubectl("create", "-f", "-", "-o", "json", input=json.dumps(SDD))
+    SDD["metadata"]["uid"] = json.loads(made)["metadata"]["uid"]
     yield control_plane
     control_plane.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
