@@ -196,11 +196,12 @@ class Fleet:
         seconds: float = 600,
         host: str = "",
         headers: Mapping[str, str] | None = None,
+        filler: int = 40,
     ) -> Iterator[None]:
         """Constant open load, with `host` through the gateway, and a witness; on a failure what both saw is told."""
         with (
             self.stage.witness(self.name) as witness,
-            self.stage.load(self.name, rate, mix, max_tokens, stream_share, seconds, host, headers) as load,
+            self.stage.load(self.name, rate, mix, max_tokens, stream_share, seconds, host, headers, filler) as load,
         ):
             self._witness, self._load = witness, load
             self.stage.wait("first answers", 20, lambda: load.started() and load.report.answered > 0)

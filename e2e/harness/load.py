@@ -1,5 +1,6 @@
 """A load generator that runs beside the scenario: what it has seen so far, and its end."""
 
+import json
 import os
 import signal
 import time
@@ -21,6 +22,11 @@ class Load:
     def report(self) -> Report:
         """What it has seen so far."""
         return read(self._file)
+
+    def durations(self) -> dict[str, float | None]:
+        """p50, p90 and p99 of the seconds from a request to the end of its answer."""
+        found: dict[str, float | None] = json.loads(self._file.read_text())["e2e"]
+        return found
 
     def started(self) -> bool:
         """It has written its first report."""

@@ -25,7 +25,7 @@ TASKS = {
 }
 TOPICS = ("rivers", "maps", "queues", "clocks", "bread", "trains", "weather", "birds", "letters", "tides")
 UNKNOWN = "unknown"  # answers without x-served-by
-KEPT_FAILURES = 50
+KEPT_FAILURES = 1000
 
 
 class Failed(Exception):
@@ -50,6 +50,7 @@ class LoadGenerator:
         *,
         stream_share: float = 0.5,
         max_tokens: int = 100,
+        filler: int = 40,
         model: str | None = None,
         temperature: float = 0.0,
         headers: dict[str, str] | None = None,
@@ -57,7 +58,7 @@ class LoadGenerator:
         seed: int = 1,
     ) -> None:
         self.url, self.rate, self.mix = url.rstrip("/"), rate, mix or {"chat": 1.0}
-        self.stream_share, self.max_tokens, self.timeout = stream_share, max_tokens, timeout
+        self.stream_share, self.filler, self.timeout = stream_share, filler, timeout
         self.body: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature, "ignore_eos": True}
         if model is not None:
             self.body["model"] = model
@@ -115,7 +116,7 @@ class LoadGenerator:
         """Workload, prompt (no two alike, marked for the simulated server) and whether to stream."""
         (workload,) = self._random.choices(list(self.mix), weights=list(self.mix.values()))
         task = TASKS.get(workload, TASKS["chat"]).format(topic=self._random.choice(TOPICS))
-        filler = " ".join(self._random.choice(TOPICS) for _ in range(self._random.randint(0, 40)))
+        filler = " ".join(self._random.choice(TOPICS) for _ in range(self._random.randint(0, self.filler)))
         prompt = f"[workload={workload}] {task} ({self.report.sent}). {filler}"
         return workload, prompt, self._random.random() < self.stream_share
 
@@ -135,7 +136,8 @@ class LoadGenerator:
         self.report.e2e.append(now - begun)
         if first is not None:
             self.report.ttft.append(first - begun)
-        for counts, name in ((self.report.pods, pod), (self.report.workloads, workload), (self._second().pods, pod)):
+        seconds = ((self._second().pods, pod), (self._second(begun).sent, pod))
+        for counts, name in ((self.report.pods, pod), (self.report.workloads, workload), *seconds):
             counts[name] = counts.get(name, 0) + 1
 
     async def _ask(self, session: aiohttp.ClientSession, prompt: str, stream: bool) -> tuple[str, int, float | None]:
@@ -165,11 +167,11 @@ class LoadGenerator:
             example = {"second": len(self.report.timeline) - 1, "kind": failed.kind, "pod": failed.pod}
             self.report.failure_examples.append({**example, "detail": failed.detail})
 
-    def _second(self) -> Second:
-        """The current second of the timeline."""
+    def _second(self, at: float | None = None) -> Second:
+        """The second of the timeline at a monotonic time, by default the current one."""
         missing = int(time.monotonic() - self._origin) + 1 - len(self.report.timeline)
         self.report.timeline += [Second() for _ in range(missing)]
-        return self.report.timeline[-1]
+        return self.report.timeline[-1 if at is None else int(at - self._origin)]
 
 
 async def read_stream(response: aiohttp.ClientResponse) -> tuple[int, float | None]:
@@ -215,6 +217,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--mix", type=_mix, default={"chat": 1.0}, help="chat=0.2,code=0.8")
     parser.add_argument("--stream-share", type=float, default=0.5)
     parser.add_argument("--max-tokens", type=int, default=100)
+    parser.add_argument("--filler", type=int, default=40, help="words by which prompts are made longer, at most")
     parser.add_argument("--model")
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--header", action="append", default=[], help="name: value")
@@ -225,7 +228,7 @@ def _arguments() -> argparse.Namespace:
 
 async def _run(given: argparse.Namespace) -> dict[str, Any]:
     headers = {name.strip(): value.strip() for name, _, value in (header.partition(":") for header in given.header)}
-    named = ("stream_share", "max_tokens", "model", "temperature", "timeout", "seed")
+    named = ("stream_share", "max_tokens", "filler", "model", "temperature", "timeout", "seed")
     chosen = {name: getattr(given, name) for name in named}
     generator = LoadGenerator(given.url, given.rate, given.mix, headers=headers, **chosen)
     stopped = asyncio.Event()

@@ -11,10 +11,14 @@ from typing import Any
 
 @dataclass(slots=True)
 class Second:
-    """What ended within one second of the run: whole answers by pod, and failures."""
+    """What ended within one second of the run: whole answers by pod, and failures.
+
+    `sent` are the whole answers, by pod, to what was sent within it: whom the split chose then, however late they came.
+    """
 
     pods: dict[str, int] = field(default_factory=dict)
     failures: int = 0
+    sent: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

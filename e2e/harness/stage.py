@@ -17,6 +17,7 @@ from harness import images
 from harness.cluster import Cluster
 from harness.errors import HarnessError, say
 from harness.gateway import Gateway, named
+from harness.kind import KindCluster
 from harness.load import GRACE, Load
 from harness.node import ensure_helm
 from harness.process import Daemon
@@ -50,7 +51,8 @@ class Stage:
             archives = [images.build("operator", TAG), images.build("vllm-sim")]
             self.gateway = named(self._gateway) if self._gateway else None
             say(f"A Kubernetes cluster with {self._gpus} made-up MI300X ...")
-            self.cluster = stack.enter_context(Cluster(gpus=self._gpus, images=archives, audit=self._audit))
+            kind = KindCluster if os.environ.get("CLUSTER") == "kind" else Cluster
+            self.cluster = stack.enter_context(kind(gpus=self._gpus, images=archives, audit=self._audit))
             if self.gateway is not None:  # before the operator, which looks for the kinds when it starts
                 stack.callback(self.gateway.stop)
                 self.gateway.start(self.cluster)
@@ -218,6 +220,8 @@ class Stage:
         seconds: float = 600,
         host: str = "",
         headers: Mapping[str, str] | None = None,
+        filler: int = 40,
+        grace: int = GRACE,
     ) -> Iterator[Load]:
         """Open arrivals at `Service <name>`, or with `host` at the gateway; a connection per request, no retries."""
         key = f"load-{name}-{next(self._loads)}"
@@ -226,7 +230,7 @@ class Stage:
         command = [
             sys.executable, "-m", "harness.loadgen", "--url", self._url(name, host), "--rate", str(rate),
             "--seconds", str(seconds), "--mix", mix, "--max-tokens", str(max_tokens), "--json", str(file),
-            "--stream-share", str(stream_share), "--grace", str(GRACE),
+            "--stream-share", str(stream_share), "--grace", str(grace), "--filler", str(filler),
             *itertools.chain.from_iterable(("--header", f"{key}: {value}") for key, value in sent.items()),
         ]  # fmt: skip
         daemon = self._daemon(key, command)
@@ -278,7 +282,7 @@ def _processes(cluster: Cluster, uid: str) -> Iterator[int]:
     for cgroup in Path("/proc").glob("[0-9]*/cgroup"):
         with suppress(OSError):  # it has ended
             text = cgroup.read_text()
-            if cluster.name in text and uid in text:
+            if cluster.settings.name in text and uid in text.replace("_", "-"):
                 yield int(cgroup.parent.name)
 
 

@@ -81,3 +81,19 @@ def test_the_resources_are_listed_in_order():
         cache.put(made("SpecDecodeDeployment", name, labels={}))
     assert cache.keys() == [Key("chat", "a"), Key("chat", "b")]
     assert cache.sdd(Key("chat", "c")) is None
+
+
+def test_a_list_tells_only_of_what_has_changed():
+    cache = Cache()
+    known, changed = made("Deployment", "qwen-a", "100"), made("Deployment", "llama-b", "100")
+    assert cache.replace(RESOURCES["Deployment"], [known, changed])
+    assert cache.replace(RESOURCES["Deployment"], [known, changed]) == set()
+    assert len(cache.replace(RESOURCES["Deployment"], [known, made("Deployment", "llama-b", "101")])) == 1
+
+
+def test_what_nobody_reads_is_not_kept():
+    cache = Cache()
+    raw = made("Deployment", "qwen-a", "100")
+    (key,) = cache.put({**raw, "metadata": {**raw["metadata"], "managedFields": [{"manager": "kubectl"}]}})
+    (kept,) = cache._objects.values()
+    assert "managedFields" not in kept["metadata"], key

@@ -170,16 +170,41 @@ async def test_without_its_gateway_no_weight_rises(by_gateway, golden):
 
 async def test_a_frozen_gateway_holds_the_step(by_gateway, golden):
     story = await by_gateway()
+    await canary(story)
     story.fleet.gateway.frozen = True
     story.say("the gateway's controller stands still")
-    await canary(story)
     await story.run_until_reason("RouteNotAccepted")
     await story.run(120)
-    assert story.weights["v2"] == 5
+    assert story.weights["v2"] < 50
     story.fleet.gateway.frozen = False
     story.say("and goes on")
     await story.run_until(lambda: story.weights.get("v2", 0) >= 50)
     golden(story)
+
+
+async def test_a_gateway_that_stands_still_hears_of_no_service_that_it_has_not_read(by_gateway, golden):
+    story = await by_gateway()
+    story.fleet.gateway.frozen = True
+    story.say("the gateway's controller stands still, and nothing tells")
+    story.edit("numSpeculativeTokens 3 -> 5", speculation={"numSpeculativeTokens": 5})
+    await story.run_until_reason("RouteNotAccepted")
+    await story.run(120)
+    assert backends(story) == {"qwen": 100}
+    story.fleet.gateway.frozen = False
+    story.say("and goes on")
+    await story.run_until(lambda: story.weights.get("v2", 0) >= 50)
+    golden(story)
+
+
+async def test_an_announced_canary_that_fails_leaves_the_route_as_it_was(by_gateway):
+    story = await by_gateway()
+    story.fleet.gateway.frozen = True
+    story.edit("numSpeculativeTokens 3 -> 5", speculation={"numSpeculativeTokens": 5})
+    await story.run_until_reason("RouteNotAccepted")
+    story.edit("back", speculation={"numSpeculativeTokens": 3})
+    story.fleet.gateway.frozen = False
+    await story.run_until_reason("Stable")
+    assert backends(story) == {"qwen": 1}
 
 
 async def test_a_gateway_that_cannot_use_the_canarys_service_gets_the_old_split_back(by_gateway, golden):

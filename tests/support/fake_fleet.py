@@ -1,6 +1,7 @@
 """A cluster around the operator: Deployments get pods, pods start and serve, and a proxy spreads requests over the
 endpoints of a Service; all on a clock that only the story moves."""
 
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,6 +59,7 @@ class FakeFleet:
     arrivals: float = 40.0
     behaviours: dict[int, Behaviour] = field(default_factory=dict)
     lost: float = 0.0  # requests that reached a pod which could not answer, and which no fault had broken
+    pardons: Callable[[str], bool] = lambda _: False  # whether requests to this Service are lost by somebody else
     _served: bool = False
     _broken: set[str] = field(default_factory=set)
     _lives: dict[str, _Life] = field(default_factory=dict)
@@ -72,6 +74,8 @@ class FakeFleet:
         """Stand where another one stands."""
         self.behaviours, self._lives = dict(other.behaviours), deepcopy(other._lives)
         self._endpoints, self._due, self._pods = list(other._endpoints), other._due, other._pods
+        if self.gateway and other.gateway:
+            self.gateway.copy_from(other.gateway)
 
     # Time.
 
@@ -282,21 +286,26 @@ class FakeFleet:
         if seconds <= 0 or not self.arrivals:
             return
         there = {raw["metadata"]["uid"]: raw for raw in self.pods()}
-        for part, uids in self._parts():
+        for service, part, uids in self._parts():
             self._served = self._served or bool(uids)
             if not uids and self._served:  # until then there is nothing to lose
-                self.lost += self.arrivals * part * seconds
+                self._lose(service, self.arrivals * part * seconds)
             for uid in uids:
                 rate, raw = self.arrivals * part / len(uids), there.get(uid)
                 if raw is not None and pod(raw).ready:
                     self._life(raw).server.serve(self._how(raw), rate, self.clock.now, seconds)
                 elif uid not in self._broken:
-                    self.lost += rate * seconds
+                    self._lose(service, rate * seconds)
 
-    def _parts(self) -> list[tuple[float, list[str]]]:
+    def _lose(self, service: str, requests: float) -> None:
+        if not self.pardons(service):
+            self.lost += requests
+
+    def _parts(self) -> Iterator[tuple[str, float, list[str]]]:
         if self.gateway:
-            return [(part, uids) for _, part, uids in self.gateway.parts()]
-        return [(1.0, self._endpoints)] if self._endpoints else []
+            yield from self.gateway.parts()
+        elif self._endpoints:
+            yield self.watchdog.name, 1.0, self._endpoints
 
     def shares(self) -> dict[str, int]:
         """Percent of new requests by revision, as the Service, or the route, has it now."""
@@ -305,7 +314,7 @@ class FakeFleet:
         for service, weight in weights.items():
             behind = [revision_of(raw) for raw in self.watchdog.behind(service)]
             for revision in behind:
-                parts[revision] = parts.get(revision, 0.0) + 100 * weight / sum(weights.values()) / len(behind)
+                parts[revision] = parts.get(revision, 0.0) + 100 * weight / max(1, sum(weights.values())) / len(behind)
         return {revision: round(part) for revision, part in parts.items()}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from fake_kube import FakeKube
 from specfleet.api import names
 from specfleet.rollout.world import pod
-from watchdog import Watchdog, weights_of
+from watchdog import Watchdog, manager_of, weights_of
 
 Object = dict[str, Any]
 
@@ -36,14 +36,23 @@ class FakeGateway:
     headed: str = ""  # the Service that requests with the header go to
     endpoints: dict[str, list[str]] = field(default_factory=dict)  # uids of pods by Service, as the proxies know them
     _read_at: float | None = None
-    _later: list[tuple[float, dict[str, int]]] = field(default_factory=list)
+    writer: str = ""  # who wrote the weights by which requests are sent now
+    _later: list[tuple[float, dict[str, int], str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.kube.watches.append(self._heard)
 
+    def copy_from(self, other: "FakeGateway") -> None:
+        """Stand where another one stands."""
+        self.late, self.frozen, self.ignores, self.refuses = other.late, other.frozen, other.ignores, other.refuses
+        self.cohort, self.unresolved = other.cohort, set(other.unresolved)
+        self.weights, self.headed, self.writer = dict(other.weights), other.headed, other.writer
+        self.endpoints = dict(other.endpoints)
+        self._read_at, self._later = other._read_at, list(other._later)
+
     def next_change(self) -> float | None:
         """When something will happen by itself."""
-        times = [None if self.frozen else self._read_at, *(time for time, _ in self._later[:1])]
+        times = [None if self.frozen else self._read_at, *(time for time, _, _ in self._later[:1])]
         return min((time for time in times if time is not None), default=None)
 
     def act(self) -> None:
@@ -53,7 +62,11 @@ class FakeGateway:
             self._read_at = None
             self._read()
         while self._later and self._later[0][0] <= now:
-            self.weights = self._later.pop(0)[1]
+            _, self.weights, self.writer = self._later.pop(0)
+
+    def kick(self) -> None:
+        """Let the controller look at the route again, as it does when something else that it watches has changed."""
+        self._read_at = self.clock() + LAG
 
     def resolve(self) -> None:
         """EndpointSlices and proxies follow pods and Services."""
@@ -67,13 +80,13 @@ class FakeGateway:
 
     def parts(self) -> Iterator[tuple[str, float, list[str]]]:
         """Service, its part of new requests 0..1, and the pods that they go to."""
-        total = sum(self.weights.values())
+        total = sum(self.weights.values()) or 1
         if self.headed and self.cohort:
             yield self.headed, self.cohort, self.endpoints.get(self.headed, [])
         for number, (service, weight) in enumerate(self.weights.items()):
             part = float(number == 0) if self.ignores else weight / total
             part *= 1.0 - (self.cohort if self.headed else 0.0)
-            if part:
+            if part and service in self.endpoints:  # other people's backends are no concern of ours
                 yield service, part, self.endpoints.get(service, [])
 
     def _slice(self, name: str, service: Object, addresses: list[str]) -> None:
@@ -97,9 +110,9 @@ class FakeGateway:
             return
         found = weights_of(route)
         first = route["spec"]["rules"][0]
-        self.headed = first["backendRefs"][0]["name"] if first["matches"][0].get("headers") else ""
+        self.headed = first["backendRefs"][0]["name"] if (first.get("matches") or [{}])[0].get("headers") else ""
         if not self._later or self._later[-1][1] != found:
-            self._later.append((self.clock() + self.late, found))
+            self._later.append((self.clock() + self.late, found, manager_of(route)))
         status = {"parents": [self._parent(route, parent) for parent in route["spec"]["parentRefs"]]}
         if route.get("status") != status:
             self.kube.put({**route, "status": status})

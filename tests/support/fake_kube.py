@@ -51,6 +51,7 @@ class FakeKube:
     watches: list[Callable[[str, Object], None]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     written: list[Callable[[Write], None]] = field(default_factory=list)  # told of every planned write that was done
+    writing: bool = False  # the operator writes now
     terminating: set[str] = field(default_factory=set)
     quotas: dict[str, str] = field(default_factory=dict)  # kinds that may not be created, with the quota's name
     _objects: dict[Place, Object] = field(default_factory=dict)
@@ -64,6 +65,10 @@ class FakeKube:
         """Let the `call`-th call (from 1) go wrong: an HTTP status such as "409" or "500", "timeout" (nobody answers,
         nothing done), "lost" (done, but nobody answers), "crash-before" or "crash-after" it took effect."""
         self._failures[call] = how
+
+    def spare(self) -> None:
+        """No more calls go wrong."""
+        self._failures.clear()
 
     def copy_from(self, other: "FakeKube") -> None:
         """Hold what another one holds."""
@@ -97,9 +102,11 @@ class FakeKube:
             Verb.DELETE: self._delete,
             Verb.JSON_PATCH: self._json_patch,
         }
-        written = verbs[write.verb](body)
-        if write.kind == HTTP_ROUTE.kind and write.verb is not Verb.DELETE:
-            written = self.managed(written, names.FIELD_MANAGER)
+        self.writing = True
+        try:
+            written = verbs[write.verb](body)
+        finally:
+            self.writing = False
         for told in self.written:
             told(write)
         self._after(how)
@@ -149,6 +156,8 @@ class FakeKube:
         before = old["metadata"]["generation"] if old else 0
         meta["generation"] = before + (old is None or old.get("spec") != raw.get("spec"))
         meta["resourceVersion"] = str(self._version)
+        if self.writing and raw["kind"] == HTTP_ROUTE.kind:
+            meta["managedFields"] = [self._managed_by(names.FIELD_MANAGER)]
         raw = {**raw, "metadata": meta}
         self._objects[place] = self._kinds.setdefault(raw["kind"], {})[place] = raw
         self._tell("ADDED" if old is None else "MODIFIED", raw)
@@ -174,9 +183,11 @@ class FakeKube:
 
     def managed(self, raw: Object, manager: str) -> Object:
         """The rules of a route belong to who wrote them last."""
+        return self.put({**raw, "metadata": {**raw["metadata"], "managedFields": [self._managed_by(manager)]}})
+
+    def _managed_by(self, manager: str) -> Object:
         owned = {"f:spec": {"f:rules": {}}}
-        entry = {"manager": manager, "operation": "Apply", "time": rfc3339(self.clock()), "fieldsV1": owned}
-        return self.put({**raw, "metadata": {**raw["metadata"], "managedFields": [entry]}})
+        return {"manager": manager, "operation": "Apply", "time": rfc3339(self.clock()), "fieldsV1": owned}
 
     # Verbs.
 

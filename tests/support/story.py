@@ -65,6 +65,7 @@ class Story:
     fleet: FakeFleet = field(init=False)
     watchdog: Watchdog = field(init=False)
     restarts: int = 0
+    passes: int = 0
     _events: list[tuple[float, str, Object]] = field(default_factory=list)
     _due: float | None = None
     _stopped_until: float | None = None
@@ -229,6 +230,7 @@ class Story:
 
     async def _pass(self) -> None:
         self._due = None
+        self.passes += 1
         try:
             if self._stopped_until is not None:
                 await self._start()

@@ -6,11 +6,14 @@ from typing import Any
 
 from fake_kube import FakeKube, matching
 from specfleet.api import names
+from specfleet.rollout.revision import identity
 from specfleet.rollout.roles import hard
 from specfleet.rollout.world import pod
 
 Object = dict[str, Any]
 
+STRANGER = "argocd-controller"  # a manager that writes to the route: what it breaks is its own fault
+HEARD = 15.0  # seconds after which an operator has heard of fewer replicas
 PATIENCE = 20.0  # seconds for which nobody may be served although somebody could
 
 
@@ -29,6 +32,8 @@ class Watchdog:
     _unserved_since: float | None = None
     _withdrawn: set[str] = field(default_factory=set)  # aborted revisions that have lost their weight
     _wide: bool = False
+    _more: tuple[float, int] = (0.0, 0)  # until when so many replicas may still be what the operator knows
+    carries: bool = True  # whether to look for weights beyond capacity; a RouteWatch does it at each write
     route: str = ""  # the HTTPRoute that clients come by; empty where they use the Service
 
     def excuse(self) -> None:
@@ -38,11 +43,12 @@ class Watchdog:
     def look(self, now: float) -> None:
         """Note what is wrong at this instant."""
         if self.replicas() != self._replicas:
+            self._more = (now + HEARD, max(self._replicas, self._more[1] if now < self._more[0] else 0))
             self._replicas, self._whole = self.replicas(), False
         selected = self.selected()
         if len({revision_of(raw) for raw in selected}) > 2:
             self.wrong(f"Service {self.name} selects three revisions")
-        fewest = max(min(1, self._replicas), self._replicas - self.unavailable)
+        fewest = self.fewest()
         if self._whole and len(selected) < fewest:
             self.wrong(f"only {len(selected)} of at least {fewest} pods are selected")
         self._whole = len(selected) >= fewest
@@ -52,13 +58,14 @@ class Watchdog:
 
     def created(self, present: int) -> None:
         """A Deployment got one more pod: so many hold a GPU now, those on their way out among them."""
-        if present > self.replicas() + self.surge:
+        known = self._more[1] if self.kube.clock() < self._more[0] else 0
+        if present > max(self.replicas(), known) + self.surge:
             self.wrong(f"{present} pods for {self.replicas()} replicas and a surge of {self.surge}")
 
     def scaled_down(self, raw: Object, running: int, drained: bool) -> None:
         """A ReplicaSet removes a pod with so many running requests; `drained`: its time to drain is over."""
         seen = pod(raw)
-        if seen.taking_traffic:
+        if seen.taking_traffic and raw["metadata"]["uid"] in {item["metadata"]["uid"] for item in self.selected()}:
             self.wrong(f"{seen.name} is removed while it serves")
         elif running and seen.ready and not drained:
             self.wrong(f"{seen.name} is removed with running requests")
@@ -71,7 +78,7 @@ class Watchdog:
 
     def selected(self) -> list[Object]:
         """Pods that `Service <name>` sends new requests to."""
-        found = [raw for service in self.weights() for raw in self.behind(service)]
+        found = [raw for service, weight in self.weights().items() if weight for raw in self.behind(service)]
         return list({raw["metadata"]["uid"]: raw for raw in found}.values())
 
     def behind(self, service: str) -> list[Object]:
@@ -93,6 +100,11 @@ class Watchdog:
         """spec.replicas; 0 without an SDD."""
         sdd = self.kube.find(names.KIND, self.namespace, self.name)
         return int(sdd["spec"].get("replicas", 1)) if sdd else 0
+
+    def fewest(self) -> int:
+        """Pods that must serve at any time."""
+        replicas = self.replicas()
+        return max(min(1, replicas), replicas - self.unavailable)
 
     def wrong(self, what: str) -> None:
         """Note it, once."""
@@ -121,27 +133,44 @@ class Watchdog:
     def _look_at_route(self, fewest: int) -> None:
         """No weight without ready pods, none that they cannot carry, and never a rule without any weight."""
         weights = self.weights()
-        if self.kube.find("HTTPRoute", self.namespace, self.route) and not sum(weights.values()):
-            self.wrong("the rule has no weight at all")
-        if not self._whole:
+        live = self.kube.find("HTTPRoute", self.namespace, self.route)
+        if live is None or manager_of(live) == STRANGER:
             return
-        for service, weight in weights.items():
-            ready, asked = len(self.behind(service)), weight * fewest / sum(weights.values())
+        if not sum(weights.values()):
+            self.wrong("the rule has no weight at all")
+        if not self._whole or not self.carries:
+            return
+        ours = {service: weight for service, weight in weights.items() if service.startswith(self.name)}
+        for service, weight in ours.items():
+            ready, asked = len(self.behind(service)), weight * fewest / max(1, sum(ours.values()))
             if ready < asked - 1:
-                self.wrong(f"{service} carries {weight} of {sum(weights.values())} with {ready} of {fewest} pods")
+                self.wrong(f"{service} carries {weight} of {sum(ours.values())} with {ready} of {fewest} pods")
 
     def _look_for_outage(self, selected: list[Object], now: float) -> None:
-        able = [raw for raw in self.kube.all("Pod") if pod(raw).taking_traffic and not self._aborted(revision_of(raw))]
-        if selected or not able or not self._replicas or not self._ever_stable():
+        able = [raw for raw in self.kube.all("Pod") if pod(raw).taking_traffic and self._may_serve(revision_of(raw))]
+        if selected or not able or not self._replicas or not self._ever_stable() or self._closed():
             self._unserved_since = None
             return
         self._unserved_since = self._unserved_since or now
         if now - self._unserved_since > PATIENCE:
             self.wrong(f"nobody serves, though {able[0]['metadata']['name']} could")
 
-    def _aborted(self, revision: str) -> bool:
+    def _closed(self) -> bool:
+        """The user's own route is not there, or sends nobody."""
+        live = self.kube.find("HTTPRoute", self.namespace, self.route)
+        ours = sum(weight for service, weight in self.weights().items() if service.startswith(self.name))
+        gone = live is None or (manager_of(live) == STRANGER and not ours)
+        return bool(self.route) and self.route != self.name and gone
+
+    def _may_serve(self, revision: str) -> bool:
+        """It was promoted, or is the current spec's, and is not aborted."""
         record = self.kube.find("ControllerRevision", self.namespace, revision)
-        return record is not None and names.ABORTED in (record["metadata"].get("annotations") or {})
+        sdd = self.kube.find(names.KIND, self.namespace, self.name)
+        if record is None or sdd is None:
+            return False
+        notes = record["metadata"].get("annotations") or {}
+        current = names.PROMOTED in notes or notes.get(names.IDENTITY) == identity(sdd["spec"])
+        return current and names.ABORTED not in notes
 
     def _ever_stable(self) -> bool:
         records = self.kube.all("ControllerRevision")
@@ -157,3 +186,9 @@ def weights_of(route: Object) -> dict[str, int]:
     """The weights of the last rule of a route, by Service."""
     references = route["spec"]["rules"][-1].get("backendRefs", ())
     return {item["name"]: item.get("weight", 1) for item in references}
+
+
+def manager_of(route: Object) -> str:
+    """Who wrote the rules of a route last."""
+    entries = route["metadata"].get("managedFields") or [{}]
+    return str(entries[0].get("manager", ""))

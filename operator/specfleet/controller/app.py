@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 import signal
 import sys
 import time
@@ -23,6 +24,7 @@ from specfleet.controller.survey import Survey
 from specfleet.controller.telemetry import Telemetry, Unreachable
 from specfleet.controller.vllm import VllmClient
 from specfleet.controller.workqueue import WorkQueue
+from specfleet.plan import REST_SECONDS
 from specfleet.rollout.world import Pod
 
 STALLED = 300.0  # seconds that a due key may wait before the process counts as stuck
@@ -100,6 +102,8 @@ class App:
             self.metrics.seconds.observe(time.monotonic() - started)
         if after is None:
             self.metrics.forget(key)
+        if after == REST_SECONDS:  # those that began together would be looked at together for ever
+            after *= random.uniform(0.9, 1.0)
         return after
 
     async def _scrape(self, pod: Pod) -> bytes:

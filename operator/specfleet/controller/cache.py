@@ -53,7 +53,7 @@ class Cache:
         known = self._objects.get(place)
         key = owner or key_of(raw)
         if known is None or known["metadata"].get("uid") != raw["metadata"].get("uid") or not _older(raw, known):
-            self._objects[place] = raw
+            raw = self._objects[place] = _lean(raw)
             if key is not None and raw["kind"] == SDD.kind:
                 self._sdds[key] = raw
             elif key is not None:
@@ -70,9 +70,12 @@ class Cache:
         key = key_of(known)
         if key is not None and kind == SDD.kind:
             del self._sdds[key]
-        elif key is not None:
-            self._children.get(key, set()).discard(place)
-        return {key} if key else self._users(place)
+            return {key}
+        # It may have lost our label, or never have had it, as the user's own route.
+        owners = {key} if key else {owner for owner, children in self._children.items() if place in children}
+        for owner in owners:
+            self._children.get(owner, set()).discard(place)
+        return owners | self._users(place)
 
     def _users(self, place: _Place) -> set[Key]:
         """The SDDs whose spec names this route or Gateway."""
@@ -96,7 +99,8 @@ class Cache:
         raws = list(listed)
         there = {_place(raw) for raw in raws}
         gone = [place for place in self._objects if place[0] == resource.kind and place not in there]
-        return set().union(*(self.drop(*place) for place in gone), *(self.put(raw) for raw in raws))
+        news = [raw for raw in raws if _version(raw) != _version(self._objects.get(_place(raw)))]
+        return set().union(*(self.drop(*place) for place in gone), *(self.put(raw) for raw in news))
 
     def keys(self) -> list[Key]:
         """Every SDD."""
@@ -165,6 +169,18 @@ class Cache:
 def _place(raw: Object) -> _Place:
     metadata = raw["metadata"]
     return raw["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+def _lean(raw: Object) -> Object:
+    """Without what is half of an object and nobody reads, but on routes, where it tells who else writes them."""
+    if raw["kind"] == HTTP_ROUTE.kind or "managedFields" not in raw["metadata"]:
+        return raw
+    kept = {key: value for key, value in raw["metadata"].items() if key != "managedFields"}
+    return {**raw, "metadata": kept}
+
+
+def _version(raw: Object | None) -> tuple[str, str] | None:
+    return (raw["metadata"].get("uid", ""), raw["metadata"].get("resourceVersion", "")) if raw else None
 
 
 def _older(raw: Object, known: Object) -> bool:

@@ -28,6 +28,7 @@ from specfleet.controller.protocol import (
 from specfleet.plan import Verb, Write
 
 TIMEOUT = aiohttp.ClientTimeout(total=30)
+LEASE_TIMEOUT = aiohttp.ClientTimeout(total=3)  # a call that hangs leaves time for another before the Lease runs out
 MAX_WAIT = 60.0  # seconds that a Retry-After may ask for
 PAGE = 500  # objects per answer to a LIST
 MAX_MESSAGE = 300  # characters kept of an error: some repeat the whole object
@@ -151,7 +152,8 @@ class KubeClient:
             auth_settings=["BearerToken"],
         )
         try:
-            response = await self._client.call_api(*request, _request_timeout=TIMEOUT)
+            patience = LEASE_TIMEOUT if f"/{LEASE.plural}" in path else TIMEOUT
+            response = await self._client.call_api(*request, _request_timeout=patience)
             data = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError, ApiException) as error:
             raise ApiError(0, f"{method} {path}: {type(error).__name__} {error}") from error

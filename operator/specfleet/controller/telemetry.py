@@ -155,8 +155,8 @@ class Telemetry:
         for uid, sample in answers.items():
             if isinstance(sample, Sample):
                 count = sample.http_requests or 0.0
-                if watch.quiet.get(uid, (0.0, -1.0))[1] != count:
-                    watch.quiet[uid] = (now, count)
+                before = watch.quiet.get(uid, (0.0, count))  # of a pod that was not seen before nothing is known
+                watch.quiet[uid] = before if before[1] == count else (now, count)
         block = watch.collector.tick(now, seen)
         whole = watch.carrying_since is not None and now - watch.carrying_since >= watch.block_seconds
         if block and whole and watch.uids:

@@ -29,8 +29,11 @@ def noticed(scene: Scene, memory: Memory) -> Memory:
         changed = stable is not None and routing.sole != stable.name
     before = memory.contest
     never = memory.rollout is None or not (memory.rollout.routed or memory.rollout.promoting)
-    if never and [backend.name for backend in routing.backends] == [scene.name]:
+    ours = routing.announced(memory.base_weight) and not routing.writer
+    # Whoever else writes one reference to it says how much it weighs at rest, even in the middle of a rollout.
+    if (never or routing.writer) and not ours and [backend.name for backend in routing.backends] == [scene.name]:
         memory = replace(memory, base_weight=routing.backends[0].weight)
+        changed = changed and bool(memory.base_weight)  # who gives us 0 in a route of their own wants nobody here
     if before and scene.now - before.last > FORGOTTEN_SECONDS:
         memory = replace(memory, contest=None)
     return _more(scene, memory) if changed and routing.writer else memory

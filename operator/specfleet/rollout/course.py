@@ -8,7 +8,7 @@ from specfleet.api.reasons import Reason, named
 from specfleet.judgement.guards import Guard, first_failure
 from specfleet.judgement.verdict import Verdict
 from specfleet.rollout import orders
-from specfleet.rollout.canary import Facts, Turn, advance
+from specfleet.rollout.canary import advance
 from specfleet.rollout.contest import noticed, stalled
 from specfleet.rollout.facts import arm_facts, canary_facts, cannot_lend, policy, probe_unknown, verdict
 from specfleet.rollout.memory import Decision, Memory, Rollout
@@ -16,6 +16,7 @@ from specfleet.rollout.note import Note
 from specfleet.rollout.orders import Mark
 from specfleet.rollout.roles import hard
 from specfleet.rollout.scene import Scene
+from specfleet.rollout.turn import Facts, Turn
 from specfleet.rollout.world import Revision
 from specfleet.telemetry.evidence import EMPTY
 
@@ -137,10 +138,12 @@ def _narrow(scene: Scene, at_once: bool = False) -> str | None:
     if stable is None:
         return ""
     sole = scene.routing.sole
-    if sole is not None:
-        # Never to nobody: what carries may be a revision whose record someone has deleted.
-        return stable.name if stable.ready or not sole else sole
     at_once = (at_once or (target is not None and hard(target.aborted))) and stable.ready > 0
+    if sole is not None and not stable.ready:
+        # Never to nobody: what carries may be a revision whose record someone has deleted.
+        return sole or stable.name
+    if sole in ("", stable.name) or (sole is not None and not scene.routing.gateway):
+        return stable.name
     carried = any(revision.ready for revision in scene.revisions.values() if revision is not stable)
     enough = stable.ready >= max(1, scene.bounds(scene.borrows).fewest)
     return stable.name if at_once or enough or not carried else None

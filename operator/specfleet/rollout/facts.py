@@ -6,11 +6,11 @@ from specfleet.judgement.guards import ArmFacts, PodFacts, ProbeFacts, first_fai
 from specfleet.judgement.judge import judge
 from specfleet.judgement.verdict import Verdict
 from specfleet.rollout import margins
-from specfleet.rollout.canary import Facts, Policy, Step
 from specfleet.rollout.memory import Rollout
 from specfleet.rollout.note import Note
 from specfleet.rollout.orders import ordered
 from specfleet.rollout.scene import ArmSeen, Scene
+from specfleet.rollout.turn import Facts, Policy, Step
 from specfleet.rollout.world import Revision, rfc3339
 from specfleet.telemetry.evidence import Evidence
 from specfleet.telemetry.load import overload
@@ -95,7 +95,7 @@ def unroutable(scene: Scene, canary: Revision, rollout: Rollout) -> Note | None:
         text = f"a gateway could not use Service {canary.name}; it is tried again at {again}"
         return Note(Reason.ROUTE_REFS_NOT_RESOLVED, text)
     if (least := _least_weight(scene)) > scene.memory.base_weight:
-        text = f"backend {scene.name} has weight {scene.memory.base_weight} beside others; give it at least {least}"
+        text = f"backend {scene.name} has weight {scene.memory.base_weight}; give it at least {least}"
         return Note(Reason.ROUTE_UNUSABLE, text)
     if not routing.endpoints.get(canary.name):
         return Note(Reason.ENDPOINTS_NOT_READY, f"Service {canary.name} has no ready endpoint")
@@ -105,7 +105,7 @@ def unroutable(scene: Scene, canary: Revision, rollout: Rollout) -> Note | None:
 def _least_weight(scene: Scene) -> int:
     """What our backend must weigh in the user's own rule, so that every step's part of it is a whole number."""
     if not scene.routing.foreign:
-        return 0
+        return 1
     weights = [step.weight for step in steps_of(scene.spec) if step.weight]
     return -(-100 // min([*weights, *(100 - weight for weight in weights)]))
 

@@ -22,7 +22,8 @@ class Routing:
 
     With a gateway: `route` is the live HTTPRoute, None while there is none, `rule` the place of its weighted rule and
     `backends` are our Services in it; `cohort` is the one whose requests go to a canary; `pending` says why what is
-    written is not known to be in force; `writer` who else wrote the rules last, and `written` when we did.
+    written is not known to be in force; `writer` who else wrote the rules last, `written` when we did, and `changed` when
+    anybody did.
     """
 
     weights: Mapping[str, int]
@@ -35,6 +36,7 @@ class Routing:
     pending: Note | None = None
     writer: str = ""
     written: float | None = None
+    changed: float | None = None
     endpoints: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @property
@@ -56,6 +58,15 @@ class Routing:
     def uses(self, service: str) -> bool:
         """The weighted rule names this Service, with a weight."""
         return any(backend.name == service and backend.weight for backend in self.backends)
+
+    def announced(self, base: int) -> bool:
+        """What the route says is the announcement of another revision, where `base` is the weight at rest."""
+        return [backend.weight for backend in self.backends] == [announcement(base)] and not self.foreign
+
+
+def announcement(base: int) -> int:
+    """Another weight of a rule's only backend, by which nothing is divided otherwise."""
+    return 100 if base != 100 else 101
 
 
 def selected(services: Mapping[str, Raw], name: str) -> str | None:
@@ -113,6 +124,9 @@ def _read(
     if not ours:
         text = f"rule {index + 1} of HTTPRoute {route['metadata']['name']} has no backend {name}; add it"
         pending = Note(Reason.ROUTE_UNUSABLE, text)
+    elif traffic.route and not any(backend.weight for backend in ours):
+        text = f"HTTPRoute {route['metadata']['name']} gives {name} the weight 0: nobody is sent here"
+        pending = Note(Reason.ROUTE_UNUSABLE, text)
     return Routing(
         weights={revision: weight for revision, weight in by_revision.items() if weight},
         gateway=True,
@@ -124,6 +138,7 @@ def _read(
         pending=pending,
         writer=_writer(route),
         written=_written(route),
+        changed=_changed(route),
         endpoints=endpoints(objects),
     )
 
@@ -168,6 +183,13 @@ def _writer(route: Raw) -> str:
 def _written(route: Raw) -> float | None:
     entries = route["metadata"].get("managedFields") or ()
     times = [timestamp(entry.get("time")) for entry in entries if entry.get("manager") == names.FIELD_MANAGER]
+    return max((time for time in times if time is not None), default=None)
+
+
+def _changed(route: Raw) -> float | None:
+    entries = route["metadata"].get("managedFields") or ()
+    owners = [entry for entry in entries if "f:rules" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})]
+    times = [timestamp(entry.get("time")) for entry in owners]
     return max((time for time in times if time is not None), default=None)
 
 

@@ -1,20 +1,20 @@
 """Who is to get which part of the requests, and the writes that bring `Service <name>` and the route there. Pure."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from specfleet.resources.owned import is_ours
 from specfleet.resources.route import API_VERSION, KIND, Backend, Cohort, http_route, patch
 from specfleet.resources.service import stable_service
-from specfleet.rollout.canary import Step, Turn
 from specfleet.rollout.contest import withholds
 from specfleet.rollout.course import Course
 from specfleet.rollout.facts import steps_of
 from specfleet.rollout.preconditions import Verb, Write, applied, deleted
 from specfleet.rollout.roles import hard
-from specfleet.rollout.routing import is_our_service
+from specfleet.rollout.routing import announcement, is_our_service
 from specfleet.rollout.scene import Scene
+from specfleet.rollout.turn import Step, Turn
 from specfleet.rollout.world import Pod, Revision
 
 QUIET_SECONDS = 10.0  # without a new request, after which a data plane has surely heard that a revision left the route
@@ -31,10 +31,14 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Parts of the requests in percent by revision, the stable one first, and the cohort that goes to the canary."""
+    """Parts of the requests in percent by revision, the stable one first, and the cohort that goes to the canary.
+
+    `announced`: all is stable's still, and every gateway is to read that once more before the canary gets any.
+    """
 
     parts: Mapping[str, int]
     cohort: str = ""
+    announced: bool = False
 
 
 def shift(scene: Scene, course: Course) -> Shift:
@@ -45,7 +49,7 @@ def shift(scene: Scene, course: Course) -> Shift:
         return Shift(gone, written) if course.carrier is None else Shift((*gone, *written))
     split = wanted(scene, course)
     service = tuple(_pointed(scene))
-    route = tuple(_route(scene, split))
+    route = tuple(_route(scene, split, _base(scene, course)))
     if _rises(scene, split):
         return Shift((*gone, *service), route)
     return Shift((*gone, *service, *route))
@@ -74,11 +78,39 @@ def _pointed(scene: Scene) -> Iterator[Write]:
 def wanted(scene: Scene, course: Course) -> Split:
     """The split that this pass wants. A weight rises only where every pod has answered its probes, the route is in
     force and nobody contests it."""
+    split, base = _asked(scene, course), _base(scene, course)
+    announced = scene.routing.announced(base)
+    if not _enters(scene, split):
+        waiting = course.turn is not None and not course.turn.abort and len(split.parts) == 1 and not split.cohort
+        return replace(split, announced=announced and waiting)
+    if announced and scene.routing.pending is None:
+        return split
+    return Split({home.name: 100} if (home := scene.roles.stable) else {}, announced=True)
+
+
+def _base(scene: Scene, course: Course) -> int:
+    """The weight of the only backend at rest."""
+    return course.memory.base_weight if scene.spec.traffic.route else 1
+
+
+def _enters(scene: Scene, split: Split) -> bool:
+    """A Service comes into the route that was not in it, while stable serves and nobody else's backends are there.
+
+    Its gateway may stand still, unseen, and read the route before the Service when it goes on: Envoy Gateway then
+    fails every request of the route, for 15 s. So it must first show that it reads.
+    """
+    routing, stable = scene.routing, scene.roles.stable
+    if stable is None or not stable.ready or routing.route is None or routing.foreign or routing.cohort:
+        return False
+    return bool(split.cohort) or bool(split.parts.keys() - routing.weights.keys() - {stable.name})
+
+
+def _asked(scene: Scene, course: Course) -> Split:
     stable, canary, turn = scene.roles.stable, scene.roles.canary, course.turn
     if course.carrier is not None or stable is None:
         return Split({course.carrier: 100} if course.carrier else {})
-    if canary is None or turn is None or turn.abort:
-        return _leaving(scene, stable)
+    if canary is None or turn is None or turn.abort or (stable.ready and not turn.carry):
+        return _leaving(scene, stable)  # of the canary before this one too, whose share is none of this one's
     return _held(scene, course, _split(scene, turn, stable, canary))
 
 
@@ -87,12 +119,15 @@ def _split(scene: Scene, turn: Turn, stable: Revision, canary: Revision) -> Spli
     step, ready = _step(scene, turn), canary.ready + stable.ready
     share = 100 * canary.ready // ready if ready else 0
     bounds = scene.bounds(turn.rollout.borrowed)
-    whole = canary.ready >= bounds.replicas and stable.wanted <= bounds.surge
+    # Without a surge stable's last pod makes room for the canary's last, so its requests must have gone before it.
+    enough = bounds.replicas if bounds.surge else max(1, bounds.fewest)
+    whole = canary.ready >= enough and stable.wanted <= max(1, bounds.surge)
     if not stable.ready or (turn.rollout.promoting and whole):
         return Split({canary.name: 100})
+    kept = _kept(scene, stable, scene.routing.percent(canary.name) or 0)
     if step.cohort and not turn.rollout.promoting:
-        return Split({stable.name: 100}, step.cohort)
-    weight = share if turn.rollout.promoting else min(step.weight, max(1, share))
+        return _parts({stable.name: 100 - kept, canary.name: kept}, step.cohort)
+    weight = max(kept, share if turn.rollout.promoting else min(step.weight, max(1, share)))
     return _parts({stable.name: 100 - weight, canary.name: weight})
 
 
@@ -108,12 +143,16 @@ def _step(scene: Scene, turn: Turn) -> Step:
 
 def _leaving(scene: Scene, stable: Revision) -> Split:
     """What should not carry leaves as fast as stable's ready pods can take over."""
-    fewest = max(1, scene.bounds(scene.borrows).fewest)
-    able = min(100, 100 * stable.ready // fewest)
     others = {name: scene.routing.percent(name) or 0 for name in scene.routing.weights if name != stable.name}
     total = sum(others.values())
-    left = {name: min(100 - able, total) * part // max(1, total) for name, part in others.items()}
+    left = {name: _kept(scene, stable, total) * part // max(1, total) for name, part in others.items()}
     return _parts({stable.name: 100 - sum(left.values()), **left})
+
+
+def _kept(scene: Scene, stable: Revision, live: int) -> int:
+    """How much of what others have now, `live` percent, stable's ready pods cannot take over yet."""
+    fewest = max(1, scene.bounds(scene.borrows).fewest)
+    return min(live, 100 - min(100, 100 * stable.ready // fewest))
 
 
 def _held(scene: Scene, course: Course, split: Split) -> Split:
@@ -136,17 +175,17 @@ def _rises(scene: Scene, split: Split) -> bool:
     return more or bool(split.cohort and split.cohort != routing.cohort)
 
 
-def _route(scene: Scene, split: Split) -> Iterator[Write]:
+def _route(scene: Scene, split: Split, base: int) -> Iterator[Write]:
     routing, traffic = scene.routing, scene.spec.traffic
     if not split.parts or scene.seen.rival or not scene.objects.gateway_api or not _may_write(scene):
         return
     why = f"route: {', '.join(_said(scene, split))}"
     if traffic.route:
-        yield from _patched(scene, split, why)
+        yield from _patched(scene, split, base, why)
         return
     backends = [Backend(_backend(scene, name), part) for name, part in split.parts.items()]
     if len(backends) == 1:
-        backends = [Backend(backends[0].name, 1)]
+        backends = [Backend(backends[0].name, announcement(base) if split.announced else base)]
     desired = http_route(scene.sdd, traffic, backends, _cohorts(scene, split))
     if routing.route is not None and not is_ours(routing.route, scene.uid):
         return
@@ -159,6 +198,8 @@ def _said(scene: Scene, split: Split) -> Iterator[str]:
     for revision, part in split.parts.items():
         service = _backend(scene, revision)
         yield f"{part}% to {service}" + (f" ({revision})" if service != revision else "")
+    if split.announced:
+        yield "which every gateway is to read before others get any"
 
 
 def _may_write(scene: Scene) -> bool:
@@ -185,13 +226,14 @@ def _cohorts(scene: Scene, split: Split) -> list[Cohort]:
     return [Cohort(cohort.header, canary.name) for cohort in found] if canary else []
 
 
-def _patched(scene: Scene, split: Split, why: str) -> Iterator[Write]:
-    """Our references in one rule of the user's own route; at rest as Git has it."""
+def _patched(scene: Scene, split: Split, base: int, why: str) -> Iterator[Write]:
+    """Our references in one rule of the user's own route; at rest as Git has it, with the weight `base`."""
     routing, live = scene.routing, scene.routing.route
     if live is None or routing.rule is None or not routing.backends:
         return
-    backends = _shared(scene, split)
-    if tuple(backends) == routing.backends:
+    backends = _shared(scene, split, base)
+    silenced = not base and not routing.weights  # by the user, who wants nobody here
+    if silenced or tuple(backends) == routing.backends:
         return
     ours = frozenset(backend.name for backend in routing.backends if is_our_service(scene.name, backend.name))
     operations = patch(live, routing.rule, ours, backends, _rises(scene, split))
@@ -199,17 +241,15 @@ def _patched(scene: Scene, split: Split, why: str) -> Iterator[Write]:
     yield Write(Verb.JSON_PATCH, {"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, "patch": operations}, why)
 
 
-def _shared(scene: Scene, split: Split) -> list[Backend]:
+def _shared(scene: Scene, split: Split, base: int) -> list[Backend]:
     """The split as weights: of 100 where the rule has nobody else's backends, else of what ours had at rest."""
-    base = scene.memory.base_weight
     if len(split.parts) == 1:
-        return [Backend(_backend(scene, name), base) for name in split.parts]
+        alone = announcement(base) if split.announced else base
+        return [Backend(_backend(scene, name), alone) for name in split.parts]
     total = base if scene.routing.foreign else 100
-    canary = scene.roles.canary.name if scene.roles.canary else ""
-    parts = {name: -(-total * part // 100) for name, part in split.parts.items() if name == canary}
-    rest = total - sum(parts.values())
-    stable = [name for name in split.parts if name not in parts]
-    shares = {**{name: rest // len(stable) for name in stable}, **parts}
+    home, *others = split.parts
+    weights = {name: max(1, round(total * split.parts[name] / 100)) for name in others}
+    shares = {home: total - sum(weights.values()), **weights}
     return [Backend(_backend(scene, name), weight) for name, weight in shares.items() if weight > 0]
 
 
@@ -220,23 +260,34 @@ def _unused_route(scene: Scene) -> Iterator[Write]:
         yield deleted(live, "spec.traffic.gateway is not set any more")
 
 
-def lingering(scene: Scene, revision: Revision) -> int:
-    """Pods that a revision on its way out keeps, because requests may still reach it by the route.
+def remaining(scene: Scene, course: Course) -> frozenset[str]:
+    """Who carries before and after the writes of this pass: only their pods are capacity for what stable may spare."""
+    parts = wanted(scene, course).parts if scene.routing.gateway else {}
+    return scene.carriers & parts.keys() if parts else scene.carriers
 
-    While it is in the route its last one; after that all, until no request has come for a while or `drainSeconds` have
-    passed since we wrote the route: a data plane can be far behind what its controller says.
+
+def lingering(scene: Scene, revision: Revision) -> int:
+    """Pods that a revision keeps, whatever is wanted of it, because requests may still reach it by the route.
+
+    While it is in the route as many as its share needs, but for the one that makes room for another. After that all,
+    until requests have come no more for a while, or `drainSeconds` have passed since the route was written and every
+    gateway has read it: a data plane can be far behind what its controller says.
     """
     routing = scene.routing
     if not routing.gateway or hard(revision.aborted) or not revision.ready:
         return 0
-    if revision.name in routing.weights:
-        return 1
-    if routing.written is not None and scene.now >= routing.written + scene.spec.pod.drain_seconds:
-        return 0
-    loud = any(not _quiet(scene, pod) for pod in revision.pods if pod.taking_traffic)
-    return revision.wanted if loud else 0
+    if share := routing.percent(revision.name):
+        fewest = scene.bounds(scene.borrows).fewest
+        return max(1, -(-share * fewest // 100) - 1)
+    return revision.wanted if any(_loud(scene, pod) for pod in revision.pods if pod.taking_traffic) else 0
 
 
-def _quiet(scene: Scene, pod: Pod) -> bool:
-    since = scene.seen.quiet.get(pod.uid)
-    return since is not None and scene.now >= since + QUIET_SECONDS
+def _loud(scene: Scene, pod: Pod) -> bool:
+    """Requests may still come: it is not long ago that one came. Where none has come since the revision left the route,
+    the data plane may not even have begun to send them."""
+    routing, seen = scene.routing, scene.seen.quiet.get(pod.uid, 0.0)
+    written = scene.seen.since if routing.changed is None else routing.changed
+    late = scene.now >= written + scene.spec.pod.drain_seconds
+    if late or seen > written:
+        return not (late and routing.pending is None) and scene.now < seen + QUIET_SECONDS
+    return True

@@ -16,7 +16,7 @@ from specfleet.rollout.moves import Drain, Fleet, Restore, Scale, moves
 from specfleet.rollout.preconditions import Verb, Write, applied, deleted, patched
 from specfleet.rollout.revision import identity, pick_hash
 from specfleet.rollout.scene import Scene
-from specfleet.rollout.traffic import lingering, shift
+from specfleet.rollout.traffic import lingering, remaining, shift
 from specfleet.rollout.world import Pod, Raw, Revision, rfc3339
 
 SETTLE_SECONDS = 3.0  # endpoints take a moment to reach every proxy: a pod is not idle before
@@ -76,12 +76,12 @@ def _created(scene: Scene, course: Course) -> Iterator[Write]:
 def _workloads(scene: Scene, course: Course) -> Iterator[Write]:
     rollout = course.memory.rollout
     wanted = dict(course.wanted)
-    for item in (*scene.roles.others, *([scene.roles.canary] if scene.roles.canary else [])):
+    for item in _outgoing(scene):
         wanted[item.name] = max(wanted.get(item.name, 0), min(item.wanted, lingering(scene, item)))
     fleet = Fleet(
         revisions=_growing_order(scene),
         wanted=wanted,
-        carriers=scene.carriers,
+        carriers=remaining(scene, course),
         bounds=scene.bounds(rollout.borrowed if rollout else scene.borrows),
         finished=lambda pod: _finished(scene, pod),
         lingering=sum(_lingers(pod, scene.now) for item in scene.revisions.values() for pod in item.pods),
@@ -98,6 +98,13 @@ def _workloads(scene: Scene, course: Course) -> Iterator[Write]:
         if isinstance(move, Drain):
             since = {names.DRAINING_SINCE: rfc3339(scene.now), names.DELETION_COST: str(move.cost)}
             yield patched(move.pod.raw, {"labels": {names.SERVING: None}, "annotations": since}, move.why)
+
+
+def _outgoing(scene: Scene) -> tuple[Revision, ...]:
+    """Revisions that may have to keep pods for requests that still reach them: stable too, once a canary can serve."""
+    roles = scene.roles
+    replaced = roles.canary and roles.canary.ready and roles.stable
+    return tuple(item for item in (*roles.others, roles.canary, replaced) if isinstance(item, Revision))
 
 
 def _growing_order(scene: Scene) -> tuple[Revision, ...]:

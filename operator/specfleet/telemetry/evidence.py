@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from specfleet.telemetry.counters import COUNTERS, Tally
@@ -56,6 +56,7 @@ class Evidence:
     blocks: tuple[PairedBlock, ...]
     pods: Mapping[Arm, Mapping[str, Tally]]
     forgotten: int = 0  # blocks beyond MAX_BLOCKS
+    _text: list[str] = field(default_factory=list, init=False, repr=False, compare=False)  # to_json's, once asked for
 
     @property
     def seen(self) -> int:
@@ -73,7 +74,13 @@ class Evidence:
         return Evidence((*self.blocks, paired)[-MAX_BLOCKS:], pods, forgotten)
 
     def to_json(self) -> str:
-        """A compact form: at most 20 kB for 120 blocks and 10 pods. `from_json` gives back an equal value."""
+        """A compact form: at most 20 kB for 120 blocks and 10 pods. `from_json` gives back an equal value. It is made
+        once: every look asks for it, and a block comes only now and then."""
+        if not self._text:
+            self._text.append(self._written())
+        return self._text[0]
+
+    def _written(self) -> str:
         document = {
             "format": FORMAT,
             "forgotten": self.forgotten,
