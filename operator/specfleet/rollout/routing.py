@@ -22,8 +22,8 @@ class Routing:
 
     With a gateway: `route` is the live HTTPRoute, None while there is none, `rule` the place of its weighted rule and
     `backends` are our Services in it; `cohort` is the one whose requests go to a canary; `pending` says why what is
-    written is not known to be in force; `writer` who else wrote the rules last, `written` when we did, and `changed` when
-    anybody did.
+    written is not known to be in force; `writer` who else wrote the rules last, `written` when we did, and `changed`
+    when anybody did.
     """
 
     weights: Mapping[str, int]
