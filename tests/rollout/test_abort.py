@@ -48,6 +48,29 @@ async def test_a_collapse_of_acceptance_under_traffic_aborts(at_rest, golden):
     golden(story)
 
 
+async def test_at_half_of_the_pods_it_leaves_at_once_where_stable_can_carry_the_load(at_rest, golden):
+    story = await at_rest()
+    longer(story)
+    await at_weight(story, 50)
+    story.behave(2, "acceptance of v2 collapses", accept=0.03)
+    collapsed = story.clock.now
+    await story.run_until(lambda: story.weights == {"v1": 100}, seconds=60)
+    assert story.clock.now - collapsed <= 2 * 5 + 1  # two scrapes
+    await story.run_until(lambda: not story.revision(2).alive)
+    golden(story)
+
+
+async def test_with_full_caches_it_leaves_as_stable_grows_back(at_rest, golden):
+    story = await at_rest()
+    story.behave(1, "the KV caches are 70 % full", kv=0.7)
+    story.behave(2, kv=0.7)
+    longer(story)
+    await at_weight(story, 50)
+    story.behave(2, "acceptance of v2 collapses", accept=0.03, kv=0.7)
+    await story.run_until(lambda: not story.revision(2).alive)
+    golden(story)
+
+
 async def test_a_slower_canary_is_found_by_its_interval(at_rest, golden):
     story = await at_rest()
     story.behave(2, "steps of the new revision take half as long again", pace=1.5)

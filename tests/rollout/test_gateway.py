@@ -66,8 +66,10 @@ async def test_a_canary_that_does_not_accept_loses_its_weight(by_gateway, golden
 
 async def test_at_half_of_the_pods_an_aborted_canary_leaves_as_stable_grows_back(by_gateway, golden):
     story = await by_gateway()
+    story.behave(1, "the KV caches are 70 % full: stable cannot carry all before it is whole again", kv=0.7)
+    story.behave(2, kv=0.7)
     await canary(story, lambda story: story.weights.get("v2", 0) == 50)
-    story.behave(2, "acceptance of v2 collapses", accept=0.03)
+    story.behave(2, "acceptance of v2 collapses", accept=0.03, kv=0.7)
     await story.run_until(lambda: not story.revision(2).alive)
     assert story.reason == "CanaryAborted"
     golden(story)

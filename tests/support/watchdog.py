@@ -7,7 +7,6 @@ from typing import Any
 from fake_kube import FakeKube, matching
 from specfleet.api import names
 from specfleet.rollout.revision import identity
-from specfleet.rollout.roles import hard
 from specfleet.rollout.world import pod
 
 Object = dict[str, Any]
@@ -114,8 +113,8 @@ class Watchdog:
     def _weigh(self, record: Object, probed: set[str]) -> None:
         name, notes = record["metadata"]["name"], record["metadata"].get("annotations") or {}
         serving = [raw for raw in self._chosen(name) if pod(raw).taking_traffic]
-        if hard(notes.get(names.ABORTED, "")) and name not in self._withdrawn:
-            self.excuse()  # any answer of stable is better than the canary's
+        if names.ABORTED in notes and name not in self._withdrawn:
+            self.excuse()  # it may leave as soon as stable can carry the load, if with fewer pods than usual
         if names.ABORTED not in notes:
             self._withdrawn.discard(name)
         elif not serving:

@@ -78,6 +78,7 @@ class Telemetry:
             since=watch.since,
             stable=_arm_seen(watch, Arm.STABLE, self._clock()),
             canary=_arm_seen(watch, Arm.CANARY, self._clock()),
+            load=watch.peaks.load,
             evidence=watch.evidence,
             evidence_of=watch.uids,
             probes=dict(_answers(watch)),
@@ -150,8 +151,8 @@ class Telemetry:
             }
             _note_darkness(watch, arm, [item for item in good.values() if isinstance(item, str)], bool(seen[arm]), now)
         watch.idle |= {uid: now for uid, sample in answers.items() if isinstance(sample, Sample) and _idle(sample)}
-        if Arm.STABLE in seen and not watch.dark_why.get(Arm.STABLE):
-            watch.peaks.add(now, [item.sample for item in seen[Arm.STABLE].values()])
+        if not watch.dark_why:
+            watch.peaks.add(now, [item.sample for arm in seen.values() for item in arm.values()])
         for uid, sample in answers.items():
             if isinstance(sample, Sample):
                 count = sample.http_requests or 0.0
@@ -216,7 +217,6 @@ def _arm_seen(watch: _Watch, arm: Arm, now: float) -> ArmSeen:
         recent=collector.recent(arm),
         last=collector.last(arm),
         running=collector.running(arm),
-        peak=watch.peaks.load if arm is Arm.STABLE else None,
         stalled=collector.stalled_scrapes(arm),
         unreachable=watch.dark_why.get(arm, ""),
         unreachable_for=0.0 if dark is None else now - dark,

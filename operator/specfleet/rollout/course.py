@@ -16,7 +16,7 @@ from specfleet.rollout.note import Note
 from specfleet.rollout.orders import Mark
 from specfleet.rollout.roles import hard
 from specfleet.rollout.scene import Scene
-from specfleet.rollout.turn import Facts, Turn
+from specfleet.rollout.turn import Abort, Facts, Turn
 from specfleet.rollout.world import Revision
 from specfleet.telemetry.evidence import EMPTY
 
@@ -129,16 +129,18 @@ def _resting(scene: Scene) -> dict[str, int]:
     return wanted
 
 
-def _narrow(scene: Scene, at_once: bool = False) -> str | None:
+def _narrow(scene: Scene, abort: Abort | None = None) -> str | None:
     """Who carries when no canary may: stable, once it can take over what others still carry.
 
-    After a hard abort (`at_once`) one ready pod of stable is enough: any answer of it is better than the canary's.
+    After an abort its ready pods need only carry the load of late; after a hard one a single ready pod is enough: any
+    answer of it is better than the canary's.
     """
     stable, target = scene.roles.stable, scene.roles.target
     if stable is None:
         return ""
     sole = scene.routing.sole
-    at_once = (at_once or (target is not None and hard(target.aborted))) and stable.ready > 0
+    leaves_at_once = abort.hard if abort else target is not None and hard(target.aborted)
+    aborted = abort is not None or scene.roles.latched
     if sole is not None and not stable.ready:
         # Never to nobody: what carries may be a revision whose record someone has deleted.
         return sole or stable.name
@@ -146,7 +148,8 @@ def _narrow(scene: Scene, at_once: bool = False) -> str | None:
         return stable.name
     carried = any(revision.ready for revision in scene.revisions.values() if revision is not stable)
     enough = stable.ready >= max(1, scene.bounds(scene.borrows).fewest)
-    return stable.name if at_once or enough or not carried else None
+    able = leaves_at_once or enough or (aborted and not scene.overload(stable.ready))
+    return stable.name if not carried or (stable.ready and able) else None
 
 
 def _rest(scene: Scene) -> Note:
@@ -163,6 +166,8 @@ def _rest(scene: Scene) -> Note:
         return Note(Reason.DRAINING, ", ".join(f"{item.name}: {len(item.pods)} pods to go" for item in roles.leaving))
     if scene.routing.pending:
         return scene.routing.pending
+    if len(scene.routing.backends) > 1:
+        return Note(Reason.DRAINING, "the route still names a Service that gets nothing any more")
     if stable.ready < scene.spec.replicas or stable.wanted != scene.spec.replicas or stable.draining:
         return _not_ready(stable, Reason.WAITING_FOR_PODS, scene.spec.replicas)
     if roles.retained:
@@ -221,7 +226,7 @@ def _canary(scene: Scene, memory: Memory, stable: Revision, canary: Revision) ->
         memory = memory.decided(Decision(scene.now, turn.decided.reason, turn.decided.message, canary.name))
     course = Course(memory, {}, None, turn.hold, verdict=judged, turn=turn, marks=_marks(scene, canary, turn))
     if turn.abort:
-        return replace(course, wanted=_resting(scene), carrier=_narrow(scene, turn.abort.hard))
+        return replace(course, wanted=_resting(scene), carrier=_narrow(scene, turn.abort))
     carrier = None if turn.carry or _must_carry_all(facts) else _narrow(scene)
     # A Service that still selects every revision would choose pods that have yet to prove themselves.
     exposed = scene.routing.sole is None and not canary.wanted and not turn.carry

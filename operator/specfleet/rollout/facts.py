@@ -13,7 +13,6 @@ from specfleet.rollout.scene import ArmSeen, Scene
 from specfleet.rollout.turn import Facts, Policy, Step
 from specfleet.rollout.world import Revision, rfc3339
 from specfleet.telemetry.evidence import Evidence
-from specfleet.telemetry.load import overload
 
 NO_PROBES = ProbeFacts(0, 0, 0, "")
 RESOLVE_AGAIN = 60.0  # seconds until a Service that a gateway could not use is tried again
@@ -82,7 +81,7 @@ def canary_facts(
 def cannot_lend(scene: Scene) -> str:
     """Why stable could not give up a pod for a canary; empty if it could."""
     stable = scene.roles.stable
-    return overload(scene.seen.stable.peak, (stable.ready if stable else 0) - 1, scene.spec.engine.max_num_seqs)
+    return scene.overload((stable.ready if stable else 0) - 1)
 
 
 def unroutable(scene: Scene, canary: Revision, rollout: Rollout) -> Note | None:

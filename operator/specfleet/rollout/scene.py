@@ -15,7 +15,7 @@ from specfleet.rollout.shape import Bounds
 from specfleet.rollout.world import Objects, Pod, Raw, Revision, revisions
 from specfleet.telemetry.counters import Tally
 from specfleet.telemetry.evidence import EMPTY, Evidence
-from specfleet.telemetry.load import Load
+from specfleet.telemetry.load import Load, overload
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,6 @@ class ArmSeen:
     recent: Tally = field(default_factory=Tally.zero)
     last: Tally | None = None
     running: float | None = None
-    peak: Load | None = None
     stalled: int = 0
     unreachable: str = ""
     unreachable_for: float = 0.0
@@ -39,13 +38,13 @@ class ArmSeen:
 class Seen:
     """What was measured since the last pass.
 
-    `evidence_of` are the uids of the two revisions that the evidence compares, stable first.
-    `probes` is by (pod uid, restarts): a pod without an entry has not finished its probes. By pod uid: `idle` is when
-    a scrape last saw it without requests, `quiet` when a new one was last seen; none or 0 means unknown. `taken` are
-    names ("Service/llama") that exist and are not ours; `refused` is what the API server said to a write of this pass;
-    `rival` is an older SDD that has the same route or hostname; `devices` says which nodes have accelerators free.
-    `since` is when the looking began: the time before, in
-    which the operator was away, counts nowhere.
+    `evidence_of` are the uids of the two revisions that the evidence compares, stable first. `load` is the fleet's peak
+    of late. `probes` is by (pod uid, restarts): a pod without an entry has not finished its probes. By pod uid: `idle`
+    is when a scrape last saw it without requests, `quiet` when a new one was last seen; none or 0 means unknown.
+    `taken` are names ("Service/llama") that exist and are not ours; `refused` is what the API server said to a write of
+    this pass; `rival` is an older SDD that has the same route or hostname; `devices` says which nodes have
+    accelerators free. `since` is when the looking began: the time before, in which the operator was away, counts
+    nowhere.
     """
 
     since: float = 0.0
@@ -54,6 +53,7 @@ class Seen:
     evidence: Evidence = EMPTY
     evidence_of: tuple[str, str] | None = None
     probes: Mapping[tuple[str, int], ProbeFacts] = field(default_factory=dict)
+    load: Load | None = None
     idle: Mapping[str, float] = field(default_factory=dict)
     quiet: Mapping[str, float] = field(default_factory=dict)
     taken: tuple[str, ...] = ()
@@ -108,6 +108,10 @@ class Scene:
     def bounds(self, borrowed: bool) -> Bounds:
         """How many pods a rollout may have."""
         return bounds_of(self.spec, borrowed)
+
+    def overload(self, pods: int) -> str:
+        """Why so many pods could not hold the fleet's load of late; empty if they could."""
+        return overload(self.seen.load, pods, self.spec.engine.max_num_seqs)
 
     def probed(self, pods: tuple[Pod, ...]) -> int:
         """How many of the ready ones have answered every probe well."""
