@@ -22,6 +22,7 @@ from harness.stage import PROJECT, Stage
 GPUS = 24  # so that no pod of either waits for one
 RATE, SHORT_TOKENS = 100.0, 16
 STREAM_RATE, STREAM_TOKENS = 1.0, 1500  # a stream takes about ten seconds, so about ten are open
+BRISK_RATE, BRISK_TOKENS = 4.0, 300  # as many open, shorter: pods are idle sooner, and the next canary can start
 WARM_SECONDS = 10.0
 
 
@@ -95,13 +96,14 @@ class Arena:
             daemon.stop()
 
     @contextmanager
-    def traffic(self, service: str) -> Iterator[Traffic]:
-        """Short requests and streams at `Service <service>`, warm when the block begins."""
+    def traffic(self, service: str, brisk: bool = False) -> Iterator[Traffic]:
+        """Short requests and streams at `Service <service>`, warm when the block begins; brisk: with short streams."""
+        rate, tokens = (BRISK_RATE, BRISK_TOKENS) if brisk else (STREAM_RATE, STREAM_TOKENS)
         address = self.stage.kubectl("get", "svc", service, "-o", "jsonpath={.spec.clusterIP}")
         self._loads += 1
         with (
             self._load(address, "short", RATE, SHORT_TOKENS, 0.0) as short,
-            self._load(address, "streams", STREAM_RATE, STREAM_TOKENS, 1.0) as streams,
+            self._load(address, "streams", rate, tokens, 1.0) as streams,
         ):
             traffic = Traffic(short, streams)
             self.stage.wait("first answers", 30, traffic.started)

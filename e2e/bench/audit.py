@@ -1,11 +1,11 @@
-"""An account of its own for one operator, and what the API server's audit log tells of the requests made under it."""
+"""A control plane with an audit log, an account for each operator, and what the log tells of its requests."""
 
 from __future__ import annotations
 
 import base64
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +18,21 @@ USER = "system:serviceaccount:"
 TOKEN = "2h"
 OURS = re.compile(rf'"username":"{USER}[^":]+:{ACCOUNT}"'.encode())
 
+# Nobody reads endpoints here, and those controllers would try for ever: addresses of the loopback network are refused.
+CONTROLLERS = "--controllers=*,-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller"
+
 Object = dict[str, Any]
+
+
+class Plane(ControlPlane):
+    """A control plane with an audit log, and without endpoints."""
+
+    def __init__(self) -> None:
+        super().__init__(audit=True)
+
+    def _run(self, name: str, arguments: Sequence[str]) -> None:
+        more = (CONTROLLERS,) if name == "kube-controller-manager" else ()
+        super()._run(name, [*arguments, *more])
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ def _install(stage: Stage, folder: Path) -> Path:
     crds = sorted((folder / argo_build.CRDS).glob("*-crd.yaml"))
     files = [f"--filename={file}" for file in crds]
     stage.kubectl("apply", "--server-side", *files)
-    stage.kubectl("wait", "--for=condition=Established", "crd/rollouts.argoproj.io", "--timeout=60s")
+    stage.wait("Argo's resources", 60, lambda: _served(stage))
     stage.kubectl("create", "namespace", SYSTEM)
     stage.kubectl("-n", SYSTEM, "create", "serviceaccount", SYSTEM)
     account = f"--serviceaccount={SYSTEM}:{SYSTEM}"
@@ -184,6 +184,12 @@ def _install(stage: Stage, folder: Path) -> Path:
     path = stage.cluster.state / "argo.kubeconfig"
     path.write_text(json.dumps(config))
     return path
+
+
+def _served(stage: Stage) -> bool:
+    """Its resources can be listed: there are none yet, and no error."""
+    kinds = "rollouts,analysistemplates,analysisruns"
+    return not stage.cluster.kubectl("get", kinds, "--output=name", check=False)
 
 
 def pod_template(ours: Mapping[str, Any]) -> Item:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.audit import Request, account, requests
+from bench.audit import Plane, Request, account, requests
 from bench.report import RAW, ROOT, Figure, Section, rendered, save
-from bench.stub_pods import PAGE, StubPods
+from bench.stub_pods import DRAFTS, PAGE, StubPods
 from bench.usage import Usage
 from harness.controlplane import ControlPlane
 from harness.errors import HarnessError, say
@@ -148,7 +148,7 @@ def run(sizes: Sequence[int], minutes: float) -> list[AtRest]:
         folder = RAW / "rest"  # the operators' logs stay there
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        plane = stack.enter_context(ControlPlane(audit=True))
+        plane = stack.enter_context(Plane())
         plane.kubectl("apply", "--server-side", "-f", str(CRD))
         plane.kubectl("wait", "--for=condition=Established", f"crd/{names.PLURAL}.{names.GROUP}", "--timeout=30s")
         plane.kubectl("get", names.PLURAL, "--all-namespaces")  # asks again until the new kind can be listed
@@ -158,7 +158,7 @@ def run(sizes: Sequence[int], minutes: float) -> list[AtRest]:
         for size in sorted(sizes):
             operators.append(Operator(plane, kube, size, folder))
             stack.callback(operators[-1].stop)
-            operators[-1].fill(kube, stub, 60 + size)
+            operators[-1].fill(kube, stub, 180 + size)
         return _rest(plane, operators, stub, minutes)
 
 
@@ -242,7 +242,8 @@ def section(found: Sequence[AtRest]) -> Section:
         "A fleet at rest",
         (
             "a real kube-apiserver, etcd and kube-controller-manager; pods are made ready without nodes, and each "
-            f"answers at an address of its own with a real page of {kilobytes:.0f} kB whose counters move on",
+            f"answers at an address of its own with a real page of {kilobytes:.0f} kB",
+            f"{DRAFTS:.0f} drafts a second and pod, acceptance always the same but for the noise of counting",
             f"one operator process for each number of resources, {PODS} pods each, tuning off, all in the same window "
             f"of {seconds:.0f} s that begins when all have been stable for {SETTLE:.0f} s and holds at least one "
             f"resync of each (they come every {RESYNC:.0f} s)",

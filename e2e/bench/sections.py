@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from bench import argo_build, tally
-from bench.arena import RATE, SHORT_TOKENS, STREAM_RATE, STREAM_TOKENS
+from bench.arena import BRISK_RATE, BRISK_TOKENS, RATE, SHORT_TOKENS, STREAM_RATE, STREAM_TOKENS
 from bench.contenders import (
     BLOCK_SECONDS,
     LENGTH,
@@ -166,7 +166,9 @@ def _collapses(ours: Collapses, peer: Collapses | None) -> Section:
     return Section(
         "A canary that stops accepting",
         (
-            "as above; when the canary has a quarter of the pods, every pod of it stops accepting draft tokens, at a "
+            f"as above, but with shorter streams, {BRISK_RATE:.0f} of {BRISK_TOKENS} tokens a second, so that runs "
+            "follow each other sooner, and specfleet goes to 25 % at once and stays there",
+            "when the canary has a quarter of the pods, every pod of it stops accepting draft tokens, at a "
             "moment that is random within one scrape of specfleet's and one analysis of Argo's (fixed seed)",
             "the end is seen from outside: a watch on the EndpointSlices of the Service shows no ready endpoint of the "
             "canary any more",
@@ -184,7 +186,12 @@ def _seconds(one: Collapses) -> str:
 QUIET = (
     Row[Quiet]("promoted on no evidence", lambda one: _yes(one.promoted), "no", lambda one: not one.promoted),
     Row[Quiet]("called a failure", lambda one: _yes(one.aborted, one.seconds), "no", lambda one: not one.aborted),
-    Row[Quiet]("what it says", lambda one: one.said, "a reason", lambda one: one.said.startswith("NoTraffic")),
+    Row[Quiet](
+        "what it says",
+        lambda one: one.said.split()[0].strip(","),
+        "a reason",
+        lambda one: one.said.startswith("NoTraffic"),
+    ),
 )
 
 
@@ -200,5 +207,6 @@ def _quiet(ours: Quiet, peer: Quiet | None) -> Section:
             "endpoint, or until it ends; Argo's metric is 0/0, NaN, as from a Prometheus",
         ),
         tuple(row.figure(ours, peer) for row in QUIET),
-        peer=PEER,
+        (f"specfleet's words: {ours.said}.", *([f"{PEER}'s: {peer.said}."] if peer else [])),
+        PEER,
     )

@@ -22,6 +22,9 @@ from specfleet.rollout.world import rfc3339
 
 PAGE = ROOT / "tests" / "telemetry" / "pages" / "draft-k4-greedy20.txt"
 POSITIONS = 4  # of that page
+DRAFTS = 25.0  # a second and pod
+CHANCE = 0.7  # of a drafted token, if those before it are accepted
+CHANCE_SPREAD = 0.028  # over a minute as much as counting alone makes of the 6000 drafts of four pods: 0.5 points
 AT_ONCE = 16  # pods that are made ready at a time
 PODS = f"/api/v1/pods?labelSelector={names.DEPLOYMENT}"
 CHOICE = {"text": "an answer like any other", "finish_reason": "length"}
@@ -149,7 +152,7 @@ def running(raw: Object, address: str) -> Object:
 
 
 class Page:
-    """A real page, of which the counters that are read move on with the time: about 25 drafts a second, with noise.
+    """A real page, of which the counters that are read move on with the time, with noise.
 
     It is rendered once a second, for all pods: what they answer costs the machine next to nothing.
     """
@@ -174,8 +177,8 @@ class Page:
         return self._answer
 
     def _move(self) -> None:
-        drafts = max(1.0, self._random.gauss(25, 5))
-        chance, tokens = min(0.9, max(0.1, self._random.gauss(0.7, 0.05))), drafts
+        drafts = max(1.0, self._random.gauss(DRAFTS, DRAFTS / 5))
+        chance, tokens = min(0.9, max(0.1, self._random.gauss(CHANCE, CHANCE_SPREAD))), drafts
         accepted = [drafts * chance ** (position + 1) for position in range(POSITIONS)]
         tokens += sum(accepted)
         self._add(b"vllm:spec_decode_num_drafts_total", drafts)

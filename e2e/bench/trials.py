@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from dataclasses import dataclass
 
 from bench import tally
@@ -21,8 +20,8 @@ class Promotion:
     """Times in seconds since the edit. requests and cost: until promoted; later: until SETTLE_SECONDS after that."""
 
     seconds: float
-    requests: Counter[str]
-    later: Counter[str]
+    requests: dict[str, int]
+    later: dict[str, int]
     peak: int
     cost: Cost
     answers: Answers
@@ -42,8 +41,8 @@ def promotion(arena: Arena, one: Contender) -> Promotion:
         answers = traffic.finish()
     arena.stage.say(f"{one.name}: {answers}")
     log = arena.stage.cluster.settings.audit_log
-    requests = tally.read(log, one.user, begin, end)
-    later = tally.read(log, one.user, begin, end + SETTLE_SECONDS)
+    requests = dict(tally.read(log, one.user, begin, end))
+    later = dict(tally.read(log, one.user, begin, end + SETTLE_SECONDS))
     arena.stage.say(f"{one.name}: {tally.work(requests)} requests: {tally.told(requests)}")
     return Promotion(end - begin, requests, later, arena.peak(one.name, begin), cost, answers)
 
@@ -71,8 +70,7 @@ def collapses(arena: Arena, one: Contender, runs: int, phase: float) -> Collapse
     """At a quarter of the traffic the canary accepts nothing any more, at a random moment within `phase` seconds."""
     one.hold()
     found: list[float] = []
-    answers = Answers()
-    with arena.traffic(one.name) as traffic:
+    with arena.traffic(one.name, brisk=True) as traffic:
         for run in range(1, runs + 1):
             found.append(_collapse(arena, one, run, phase))
             arena.stage.say(f"{one.name}: run {run} of {runs}: no canary traffic {found[-1]:.1f} s after the collapse")

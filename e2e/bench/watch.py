@@ -83,7 +83,7 @@ class Watcher:
             found.clear()
             query = {"watch": "1", "resourceVersion": "0", "timeoutSeconds": "7200"}
             with contextlib.suppress(aiohttp.ClientError, OSError):
-                async with session.get(URL + PATHS[kind], params=query, ssl=self._tls) as answer:
+                async with session.get(URL + PATHS[kind], params=query, ssl=self._tls, raise_for_status=True) as answer:
                     async for line in answer.content:
                         self._take(found, json.loads(line))
             await asyncio.sleep(0.5)

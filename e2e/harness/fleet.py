@@ -98,13 +98,11 @@ class Fleet:
 
     def status(self) -> dict[str, Any]:
         """Its status, empty before there is one."""
-        found: dict[str, Any] = self._sdd().get("status", {})
-        return found
+        return dict(self._sdd().get("status", {}))
 
     def spec(self) -> dict[str, Any]:
         """Its spec, as the API server tells it."""
-        found: dict[str, Any] = self._sdd()["spec"]
-        return found
+        return dict(self._sdd()["spec"])
 
     def settled(self) -> bool:
         """At rest with the newest spec."""
