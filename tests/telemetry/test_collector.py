@@ -17,18 +17,21 @@ class Pod:
         self.start = 1.0
         self.running: float | None = 2.0
         self.total = 0.0
+        self.accepted = 0.0
+        self.share = 1.0  # of the drafts whose first token is accepted
         self.iterations: float | None = 0.0
 
     def work(self, drafts: float = 50, steps: float = 10) -> Observation:
         self.total += drafts
+        self.accepted += drafts * self.share
         if self.iterations is not None:
             self.iterations += steps
         sample = Sample(
             process_start=self.start,
             drafts=self.total,
             draft_tokens=3 * self.total,
-            accepted=self.total,
-            accepted_per_position=(self.total, 0.0, 0.0),
+            accepted=self.accepted,
+            accepted_per_position=(self.accepted, 0.0, 0.0),
             decode_outputs=self.total,
             iterations=self.iterations,
             running=self.running,
@@ -193,6 +196,19 @@ def test_without_a_canary_stable_is_still_measured_and_nothing_is_called_dropped
     assert (last.drafts, last.seconds) == (100, 30)
     assert fleet.collector.last(Arm.CANARY) is None
     assert fleet.collector.dropped.get("unpaired", 0) == 0
+
+
+def test_a_fall_of_acceptance_shows_between_two_scrapes_and_a_low_one_that_stays_does_not() -> None:
+    fleet, canary = Fleet(), [Pod("c1"), Pod("c2")]
+    for _ in range(3):
+        fleet.tick([Pod("s")], canary)
+    assert not fleet.collector.fell(Arm.CANARY)
+    for pod in canary:
+        pod.share = 0.5
+    fleet.tick([Pod("s")], canary)
+    assert fleet.collector.fell(Arm.CANARY)
+    fleet.tick([Pod("s")], canary)
+    assert not fleet.collector.fell(Arm.CANARY)
 
 
 def test_gauges_are_sums_of_the_last_scrape_and_unknown_if_a_pod_does_not_say() -> None:

@@ -101,7 +101,7 @@ class Telemetry:
             watch.arms, watch.block_seconds = arms, float(analysis.block_seconds)
             watch.collector = Collector(watch.block_seconds, min(MAX_WARMUP, watch.block_seconds))
             watch.dark_since.clear()
-        watch.interval = planned.next if not roles.canary else float(analysis.scrape_seconds)
+        watch.interval = planned.next
         watch.carrying_since = (watch.carrying_since or self._clock()) if planned.carrying else None
         for pod in planned.probe:
             self._start_probe(key, watch, pod, planned)
@@ -218,6 +218,7 @@ def _arm_seen(watch: _Watch, arm: Arm, now: float) -> ArmSeen:
         last=collector.last(arm),
         running=collector.running(arm),
         stalled=collector.stalled_scrapes(arm),
+        fell=collector.fell(arm),
         unreachable=watch.dark_why.get(arm, ""),
         unreachable_for=0.0 if dark is None else now - dark,
     )

@@ -22,7 +22,8 @@ from specfleet.telemetry.load import Load, overload
 class ArmSeen:
     """What the scraper saw of one arm, and of which revision.
 
-    `unreachable` says why no ready pod of it answers, empty if one does; and for how many seconds that has been so.
+    `fell` says that its acceptance did, from one scrape to the next. `unreachable` says why no ready pod of it answers,
+    empty if one does; and for how many seconds that has been so.
     """
 
     revision: str = ""
@@ -30,6 +31,7 @@ class ArmSeen:
     last: Tally | None = None
     running: float | None = None
     stalled: int = 0
+    fell: bool = False
     unreachable: str = ""
     unreachable_for: float = 0.0
 

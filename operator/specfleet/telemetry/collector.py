@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from specfleet.telemetry.counters import Observation, Tally, difference
+from specfleet.telemetry.derived import position_acceptance
 from specfleet.telemetry.evidence import Arm, Block
 
 __all__ = ["RECENT_DRAFTS", "Arm", "Collector"]
@@ -14,6 +15,7 @@ RECENT_DRAFTS = 200  # a share of 10 % is then known to about ± 2 points, one s
 WINDOW_TICKS = 240  # how far back the guards look at most: an hour at 15 s
 USUAL_INTERVALS = 3  # the usual time between ticks is the median of so many, so one gap does not become usual
 MIN_GAP = 10.0  # seconds
+STEEP = 0.8  # of the acceptance before; noise of 200 drafts is about a tenth of it
 
 
 @dataclass(slots=True)
@@ -97,6 +99,17 @@ class Collector:
         """What the arm did between its last two scrapes; None before there are two."""
         deltas = [track.delta for track in self._current(arm).values() if track.delta is not None]
         return sum(deltas, Tally.zero()) if deltas else None
+
+    def fell(self, arm: Arm) -> bool:
+        """Acceptance of the first drafted token has fallen steeply from the last scrape but one to the last one."""
+        ticks: dict[int, Tally] = {}
+        for track in self._current(arm).values():
+            for tick, delta in track.window:
+                ticks[tick] = ticks.get(tick, Tally.zero()) + delta
+        before, after = (
+            position_acceptance(ticks.get(tick, Tally.zero()), 0) for tick in (self._ticks - 1, self._ticks)
+        )
+        return before is not None and after is not None and after < STEEP * before
 
     def running(self, arm: Arm) -> float | None:
         """Requests running on the arm's pods at the last scrape; None if any pod does not say, or none answered."""
