@@ -24,6 +24,7 @@ from specfleet.tuning.lengths import tokens_per_step_by_length
 
 __all__ = ["Event", "Objects", "Plan", "Seen", "Verb", "Write", "plan"]
 
+SUSPICIOUS_SECONDS = 1.0  # a whole second of nothing but what a collapse has left
 REST_SECONDS = 60.0  # between two looks at a fleet at rest
 
 
@@ -127,11 +128,15 @@ def _event(decision: Decision) -> Event:
 
 
 def _next(scene: Scene, course: Course, planned: tuple[Write, ...]) -> float:
-    """Seconds to the next look: at the scrape interval while anything moves."""
+    """Seconds to the next look: at the scrape interval while anything moves, sooner where a canary may collapse."""
     draining = any(revision.draining for revision in scene.revisions.values())
     moving = planned or course.hold.reason not in QUIET or scene.roles.leaving or draining
     watched = scene.roles.retained is not None  # a guard that fails now returns to it
-    return float(scene.spec.rollout.analysis.scrape_seconds) if moving or watched else REST_SECONDS
+    watched = watched or len(scene.routing.backends) > 1  # of which one is about to leave the route
+    interval = float(scene.spec.rollout.analysis.scrape_seconds)
+    if scene.roles.canary and scene.seen.canary.fell:
+        return min(SUSPICIOUS_SECONDS, interval)
+    return interval if moving or watched else REST_SECONDS
 
 
 def _to_probe(scene: Scene) -> tuple[Pod, ...]:

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from fake_gateway import backend, user_route
 from story import Story
 
 SHORT = {
@@ -14,6 +15,18 @@ SHORT = {
         "retainSeconds": 1,
         "analysis": {"scrapeSeconds": 10, "blockSeconds": 10},
     },
+}
+GATEWAY = {"gateway": {"name": "public", "namespace": "gateways"}}
+MINE = {"route": {"name": "mine", "rule": "chat"}}
+RULES = [
+    {"name": "images", "backendRefs": [backend("painter", 3)]},
+    {"name": "chat", "backendRefs": [backend("qwen", 1)]},
+]
+#: How clients come: by the Service, by the operator's own route, by the user's.
+WAYS = {
+    "service": {},
+    "gateway": {"route": "qwen", "spec": {**SHORT, "traffic": GATEWAY}},
+    "user": {"route": "mine", "before": [user_route("mine", RULES)], "spec": {**SHORT, "traffic": MINE}},
 }
 HOWS = ("crash-before", "crash-after", "409", "429", "500", "timeout", "lost")
 REPORTS = ("status", "Event", "ConfigMap")  # two calls of three: each is failed in fewer ways, to save time
@@ -71,15 +84,15 @@ def begin():
     """Makes a story in which what comes before the scenario has happened; the same every time, and told only once."""
     told = {}
 
-    async def _begin(scenario, lag=0.0):
+    async def _begin(scenario, lag=0.0, way="service"):
         before = BEFORE[scenario]
-        if before not in told:
-            story = told[before] = Story(spec=SHORT)
+        if (way, before) not in told:
+            story = told[way, before] = Story(**{"spec": SHORT, **WAYS[way]})
             for number in (1, 2, 3):
                 story.behave(number, start=3.0)
             for part in before:
                 await part(story)
-        return told[before].fork(lag)
+        return told[way, before].fork(lag)
 
     return _begin
 
@@ -107,13 +120,34 @@ async def test_a_failure_at_any_call_changes_nothing_in_the_end(scenario, begin)
             assert told == end, f"{how} at call {number}, {call}:\n{again.text()}"
 
 
+THROUGH = [(promoted, "gateway"), (aborted, "gateway"), (replaced, "gateway"), (promoted, "user")]
+
+
+@pytest.mark.parametrize(("scenario", "way"), THROUGH)
+async def test_nor_does_one_on_the_way_through_a_gateway(scenario, way, begin):
+    """Every call that writes is failed; of the reports, which a gateway does not change, none."""
+    story = await begin(scenario, way=way)
+    end = await end_of(scenario, story)
+    references = story.kube.find("HTTPRoute", "chat", story.route)["spec"]["rules"][-1]["backendRefs"]
+    assert [item["name"] for item in references] == ["qwen"]
+    for number, call in enumerate(story.kube.calls, start=1):
+        if call.verb in REPORTS or call.kind in REPORTS:
+            continue
+        for how in sorted(hows(number, call)):
+            again = await begin(scenario, way=way)
+            told = await end_of(scenario, again, {number: how})
+            assert again.kube.calls[number - 1].how == how
+            assert told == end, f"{how} at call {number}, {call}:\n{again.text()}"
+
+
 @pytest.mark.parametrize("seed", range(24))
 async def test_many_failures_and_late_news_change_nothing_in_the_end(seed, begin):
     random = Random(seed)
     scenario = (promoted, aborted, replaced)[seed % 3]
-    end = await end_of(scenario, await begin(scenario))
+    way = sorted(WAYS)[seed % 7 % 3]
+    end = await end_of(scenario, await begin(scenario, way=way))
     mishaps = {call: random.choice(HOWS) for call in range(1, 400) if random.random() < 0.2}
-    story = await begin(scenario, lag=random.choice((0.0, 1.0, 4.0)))
+    story = await begin(scenario, lag=random.choice((0.0, 1.0, 4.0)), way=way)
     told = await end_of(scenario, story, mishaps)
     assert any(call.how for call in story.kube.calls)
     assert told == end, story.text()

@@ -59,8 +59,9 @@ async def test_a_canary_that_does_not_accept_loses_its_weight(by_gateway, golden
     await canary(story, lambda story: story.reason == "CanaryAnalysing")
     story.behave(2, "acceptance of v2 collapses", accept=0.03)
     await story.run_until_reason("CanaryAborted")
-    assert backends(story) == {"qwen": 1}
+    assert backends(story) == {"qwen": 100, story.revision(2).name: 0}
     await story.run_until(lambda: not story.revision(2).alive)
+    assert backends(story) == {"qwen": 1}
     golden(story)
 
 
@@ -104,7 +105,7 @@ async def test_a_cohort_comes_first_and_only_it_meets_the_canary(by_gateway, gol
     first = route(story)["spec"]["rules"][0]
     assert first["matches"][0]["headers"] == [{"type": "Exact", "name": "x-audience", "value": "internal"}]
     assert [item["name"] for item in first["backendRefs"]] == [story.revision(2).name]
-    assert backends(story) == {"qwen": 1}
+    assert backends(story) == {"qwen": 100, story.revision(2).name: 0}
     story.fleet.gateway.cohort = 0.1
     await story.run_until(lambda: story.weights.get("v2", 0) > 0)
     assert len(route(story)["spec"]["rules"]) == 1
@@ -209,16 +210,33 @@ async def test_an_announced_canary_that_fails_leaves_the_route_as_it_was(by_gate
     assert backends(story) == {"qwen": 1}
 
 
-async def test_a_gateway_that_cannot_use_the_canarys_service_gets_the_old_split_back(by_gateway, golden):
+async def test_a_service_that_the_gateway_cannot_use_gets_no_weight(by_gateway, golden):
     story = await by_gateway()
     story.edit("numSpeculativeTokens 3 -> 5", speculation={"numSpeculativeTokens": 5})
     await story.run_until(lambda: len(story.revisions) == 2)
     story.fleet.gateway.unresolved = {story.revision(2).name}
     await story.run_until_reason("RouteRefsNotResolved")
-    await story.run_until(lambda: backends(story) == {"qwen": 1})
     await story.run(45)
-    assert backends(story) == {"qwen": 1}
+    assert backends(story) == {"qwen": 100, story.revision(2).name: 0}
     story.fleet.gateway.unresolved = set()
+    story.fleet.gateway.kick()
+    await story.run_until(lambda: story.weights.get("v2", 0) >= 50)
+    golden(story)
+
+
+async def test_a_gateway_that_cannot_use_the_canarys_service_gets_the_old_split_back(by_gateway, golden):
+    story = await by_gateway()
+    await canary(story, lambda story: story.reason == "CanaryAnalysing")
+    story.say("the gateway loses sight of the canary's Service")
+    story.fleet.gateway.unresolved = {story.revision(2).name}
+    story.fleet.gateway.kick()
+    await story.run_until_reason("RouteRefsNotResolved")
+    await story.run_until(lambda: not story.weights.get("v2"))
+    await story.run(45)
+    assert not story.weights.get("v2")
+    story.say("and finds it")
+    story.fleet.gateway.unresolved = set()
+    story.fleet.gateway.kick()
     await story.run_until(lambda: story.weights.get("v2", 0) >= 50)
     golden(story)
 
@@ -277,8 +295,29 @@ async def test_whoever_resets_the_weights_again_and_again_is_named_and_never_fou
         await story.run(5)
     assert story.reason == "RouteContested"
     assert "argocd-controller" in story.status["message"]
-    assert sum(call.kind == "HTTPRoute" for call in story.kube.calls[writes:]) <= 6
+    # Three times it is tried again: announced, brought in without weight, weighed.
+    assert sum(call.kind == "HTTPRoute" for call in story.kube.calls[writes:]) <= 9
     golden(story)
+
+
+async def test_whoever_resets_them_at_once_is_named_too(by_gateway):
+    story = await by_gateway()
+    (rule,) = route(story)["spec"]["rules"]
+    rest = [{**rule, "backendRefs": [{**rule["backendRefs"][0], "weight": 1}]}]
+
+    def reset(write):
+        live = route(story)
+        if write.kind == "HTTPRoute" and backends(story) != {"qwen": 1}:
+            story.kube.managed({**live, "spec": {**live["spec"], "rules": rest}}, "argocd-controller")
+
+    story.kube.written.append(reset)
+    story.edit("numSpeculativeTokens 3 -> 5", speculation={"numSpeculativeTokens": 5})
+    before = len(story.kube.calls)
+    await story.run_until_reason("RouteContested")
+    await story.run(600)
+    assert "argocd-controller" in story.status["message"]
+    assert sum(call.kind == "HTTPRoute" for call in story.kube.calls[before:]) <= 20
+    assert story.watchdog.wrongs == []
 
 
 async def test_a_canarys_weight_that_someone_raises_is_lowered_again(by_gateway, golden):

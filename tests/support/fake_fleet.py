@@ -310,11 +310,11 @@ class FakeFleet:
     def shares(self) -> dict[str, int]:
         """Percent of new requests by revision, as the Service, or the route, has it now."""
         parts: dict[str, float] = {}
-        weights = self.watchdog.weights()
+        weights = {service: weight for service, weight in self.watchdog.weights().items() if weight}
         for service, weight in weights.items():
             behind = [revision_of(raw) for raw in self.watchdog.behind(service)]
             for revision in behind:
-                parts[revision] = parts.get(revision, 0.0) + 100 * weight / max(1, sum(weights.values())) / len(behind)
+                parts[revision] = parts.get(revision, 0.0) + 100 * weight / sum(weights.values()) / len(behind)
         return {revision: round(part) for revision, part in parts.items()}
 
 

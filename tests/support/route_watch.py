@@ -48,6 +48,9 @@ class RouteWatch:
         self.watchdog.carries = False
         self.kube.watches.append(self._heard)
         self.kube.written.append(self._written)
+        for raw in self.kube.all("Pod"):
+            self._pod("ADDED", raw)
+        self._shares, self._foreign = self._read(), self._others()
 
     @property
     def now(self) -> float:
@@ -118,8 +121,8 @@ class RouteWatch:
             self.watchdog.wrong(f"{revision} is left {ready} pods for {share:.0%} of {self.watchdog.fewest()}")
 
     def _deleted(self, kind: str, name: str) -> None:
-        if self._shares.get(name) and not self._strange():
-            self.watchdog.wrong(f"{kind} {name} is deleted while the route gives it requests")
+        if name in self.watchdog.weights() and not self._strange():
+            self.watchdog.wrong(f"{kind} {name} is deleted while the route names it")
 
     # What the operator writes.
 
@@ -140,7 +143,9 @@ class RouteWatch:
         if not before or not self.watchdog.replicas() or any(self._excused(item) for item in {*before, *after}):
             return
         stable = stable_of(revisions_of(self.kube))
-        demand = min(self.watchdog.fewest(), len(self._taking))
+        # From an aborted one stable takes over what it can carry by the load of late, which is not seen here.
+        left = any(self._aborted(revision) for revision in before)
+        demand = 1 if left else min(self.watchdog.fewest(), len(self._taking))
         for revision, share in after.items():
             if share <= before.get(revision, 0.0) + 0.01:
                 continue

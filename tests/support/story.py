@@ -203,10 +203,12 @@ class Story:
     def outcome(self) -> Object:
         """What a story ends with, whatever went wrong on its way."""
         service = self.kube.find("Service", self.key.namespace, self.key.name)
+        route = self.kube.find("HTTPRoute", self.key.namespace, self.route)
         return {
             "stable": self.stable.name,
             "pods": {item.name: (item.wanted, item.ready, len(item.pods)) for item in self.revisions},
             "selector": service["spec"]["selector"] if service else None,
+            "rules": route["spec"]["rules"] if route else None,
             "latches": {item.name: item.aborted.partition(":")[0] for item in self.revisions if item.aborted},
             "reason": self.reason,
             "children": {kind: [raw["metadata"]["name"] for raw in self.kube.all(kind)] for kind in _COUNTED},

@@ -23,8 +23,9 @@ def noticed(scene: Scene, memory: Memory) -> Memory:
     rollout, stable = memory.rollout, scene.roles.stable
     if rollout:
         share = routing.percent(rollout.canary) or 0
-        changed = share != rollout.routed
-        memory = replace(memory, rollout=replace(rollout, routed=share))
+        # Whoever takes a weight back at once leaves no other trace than that it is not what was sent.
+        changed = share != rollout.routed or rollout.sent not in (None, share)
+        memory = replace(memory, rollout=replace(rollout, routed=share, sent=None))
     else:
         changed = stable is not None and routing.sole != stable.name
     before = memory.contest

@@ -35,6 +35,7 @@ class Rollout:
     ordered: bool = False  # by an action, which a pause does not stop
     borrowed: bool = False  # no GPU was free to surge, so stable lends a pod
     routed: int = 0  # percent that the route was last seen to give the canary
+    sent: int | None = None  # percent that a write was to give it since
     unresolved: float | None = None  # when a gateway could not use the canary's Service, so that its weight went
 
 

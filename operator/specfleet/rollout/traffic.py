@@ -1,18 +1,19 @@
 """Who is to get which part of the requests, and the writes that bring `Service <name>` and the route there. Pure."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from specfleet.resources.owned import is_ours
 from specfleet.resources.route import API_VERSION, KIND, Backend, Cohort, http_route, patch
 from specfleet.resources.service import stable_service
+from specfleet.rollout.backends import announces, base_weight, following
 from specfleet.rollout.contest import withholds
 from specfleet.rollout.course import Course
 from specfleet.rollout.facts import steps_of
 from specfleet.rollout.preconditions import Verb, Write, applied, deleted
 from specfleet.rollout.roles import hard
-from specfleet.rollout.routing import announcement, is_our_service
+from specfleet.rollout.routing import is_our_service
 from specfleet.rollout.scene import Scene
 from specfleet.rollout.turn import Step, Turn
 from specfleet.rollout.world import Pod, Revision
@@ -27,18 +28,15 @@ class Shift:
 
     lowering: tuple[Write, ...] = ()
     raising: tuple[Write, ...] = ()
+    share: int | None = None  # percent that the raising ones give the canary by the route
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Parts of the requests in percent by revision, the stable one first, and the cohort that goes to the canary.
-
-    `announced`: all is stable's still, and every gateway is to read that once more before the canary gets any.
-    """
+    """Parts of the requests in percent by revision, the stable one first, and the cohort that goes to the canary."""
 
     parts: Mapping[str, int]
     cohort: str = ""
-    announced: bool = False
 
 
 def shift(scene: Scene, course: Course) -> Shift:
@@ -49,9 +47,11 @@ def shift(scene: Scene, course: Course) -> Shift:
         return Shift(gone, written) if course.carrier is None else Shift((*gone, *written))
     split = wanted(scene, course)
     service = tuple(_pointed(scene))
-    route = tuple(_route(scene, split, _base(scene, course)))
+    route = tuple(_route(scene, course, split))
     if _rises(scene, split):
-        return Shift((*gone, *service), route)
+        canary = scene.roles.canary
+        share = split.parts.get(canary.name) if canary and route else None
+        return Shift((*gone, *service), route, share)
     return Shift((*gone, *service, *route))
 
 
@@ -78,34 +78,6 @@ def _pointed(scene: Scene) -> Iterator[Write]:
 def wanted(scene: Scene, course: Course) -> Split:
     """The split that this pass wants. A weight rises only where every pod has answered its probes, the route is in
     force and nobody contests it."""
-    split, base = _asked(scene, course), _base(scene, course)
-    announced = scene.routing.announced(base)
-    if not _enters(scene, split):
-        waiting = course.turn is not None and not course.turn.abort and len(split.parts) == 1 and not split.cohort
-        return replace(split, announced=announced and waiting)
-    if announced and scene.routing.pending is None:
-        return split
-    return Split({home.name: 100} if (home := scene.roles.stable) else {}, announced=True)
-
-
-def _base(scene: Scene, course: Course) -> int:
-    """The weight of the only backend at rest."""
-    return course.memory.base_weight if scene.spec.traffic.route else 1
-
-
-def _enters(scene: Scene, split: Split) -> bool:
-    """A Service comes into the route that was not in it, while stable serves and nobody else's backends are there.
-
-    Its gateway may stand still, unseen, and read the route before the Service when it goes on: Envoy Gateway then
-    fails every request of the route, for 15 s. So it must first show that it reads.
-    """
-    routing, stable = scene.routing, scene.roles.stable
-    if stable is None or not stable.ready or routing.route is None or routing.foreign or routing.cohort:
-        return False
-    return bool(split.cohort) or bool(split.parts.keys() - routing.weights.keys() - {stable.name})
-
-
-def _asked(scene: Scene, course: Course) -> Split:
     stable, canary, turn = scene.roles.stable, scene.roles.canary, course.turn
     if course.carrier is not None or stable is None:
         return Split({course.carrier: 100} if course.carrier else {})
@@ -132,7 +104,6 @@ def _split(scene: Scene, turn: Turn, stable: Revision, canary: Revision) -> Spli
 
 
 def _parts(parts: Mapping[str, int], cohort: str = "") -> Split:
-    """A backend without a weight is left out, never written with 0."""
     return Split({revision: part for revision, part in parts.items() if part > 0}, cohort)
 
 
@@ -175,30 +146,33 @@ def _rises(scene: Scene, split: Split) -> bool:
     return more or bool(split.cohort and split.cohort != routing.cohort)
 
 
-def _route(scene: Scene, split: Split, base: int) -> Iterator[Write]:
+def _route(scene: Scene, course: Course, split: Split) -> Iterator[Write]:
     routing, traffic = scene.routing, scene.spec.traffic
     if not split.parts or scene.seen.rival or not scene.objects.gateway_api or not _may_write(scene):
         return
-    why = f"route: {', '.join(_said(scene, split))}"
+    target, cohorts = {_backend(scene, name): part for name, part in split.parts.items()}, _cohorts(scene, split)
+    backends = following(scene, course, {**target, **{item.backend: target.get(item.backend, 0) for item in cohorts}})
+    cohorts = [cohort for cohort in cohorts if _entered(scene, cohort)]
+    why = f"route: {', '.join(_said(scene, course, backends, cohorts))}"
     if traffic.route:
-        yield from _patched(scene, split, base, why)
+        silenced = not base_weight(scene, course) and not routing.weights  # by the user, who wants nobody here
+        yield from () if silenced else _patched(scene, backends, _rises(scene, split), why)
         return
-    backends = [Backend(_backend(scene, name), part) for name, part in split.parts.items()]
-    if len(backends) == 1:
-        backends = [Backend(backends[0].name, announcement(base) if split.announced else base)]
-    desired = http_route(scene.sdd, traffic, backends, _cohorts(scene, split))
+    desired = http_route(scene.sdd, traffic, backends, cohorts)
     if routing.route is not None and not is_ours(routing.route, scene.uid):
         return
     yield from applied(desired, routing.route, why, _rises(scene, split))
 
 
-def _said(scene: Scene, split: Split) -> Iterator[str]:
-    if split.cohort:
-        yield f"cohort {split.cohort} to {scene.roles.canary.name if scene.roles.canary else 'nobody'}"
-    for revision, part in split.parts.items():
-        service = _backend(scene, revision)
-        yield f"{part}% to {service}" + (f" ({revision})" if service != revision else "")
-    if split.announced:
+def _said(scene: Scene, course: Course, backends: list[Backend], cohorts: list[Cohort]) -> Iterator[str]:
+    for cohort in cohorts:
+        yield f"{cohort.header.name}: {cohort.header.value} to {cohort.backend}"
+    total = sum(backend.weight for backend in backends) or 1
+    for backend in backends:
+        target = scene.roles.target.name if scene.roles.target else "nobody"
+        behind = f" ({scene.selected or target})" if backend.name == scene.name else ""
+        yield f"{round(100 * backend.weight / total)}% to {backend.name}{behind}"
+    if announces(scene, course, backends):
         yield "which every gateway is to read before others get any"
 
 
@@ -226,31 +200,23 @@ def _cohorts(scene: Scene, split: Split) -> list[Cohort]:
     return [Cohort(cohort.header, canary.name) for cohort in found] if canary else []
 
 
-def _patched(scene: Scene, split: Split, base: int, why: str) -> Iterator[Write]:
-    """Our references in one rule of the user's own route; at rest as Git has it, with the weight `base`."""
+def _entered(scene: Scene, cohort: Cohort) -> bool:
+    """Its Service is in the weighted rule, and every gateway knows."""
+    there = any(backend.name == cohort.backend for backend in scene.routing.backends)
+    return bool(scene.routing.cohort) or (there and scene.routing.pending is None)
+
+
+def _patched(scene: Scene, backends: list[Backend], risky: bool, why: str) -> Iterator[Write]:
+    """Our references in one rule of the user's own route; at rest as Git has it."""
     routing, live = scene.routing, scene.routing.route
     if live is None or routing.rule is None or not routing.backends:
         return
-    backends = _shared(scene, split, base)
-    silenced = not base and not routing.weights  # by the user, who wants nobody here
-    if silenced or tuple(backends) == routing.backends:
+    if tuple(backends) == routing.backends:
         return
     ours = frozenset(backend.name for backend in routing.backends if is_our_service(scene.name, backend.name))
-    operations = patch(live, routing.rule, ours, backends, _rises(scene, split))
+    operations = patch(live, routing.rule, ours, backends, risky)
     meta: dict[str, Any] = {"name": live["metadata"]["name"], "uid": live["metadata"]["uid"]}
     yield Write(Verb.JSON_PATCH, {"apiVersion": API_VERSION, "kind": KIND, "metadata": meta, "patch": operations}, why)
-
-
-def _shared(scene: Scene, split: Split, base: int) -> list[Backend]:
-    """The split as weights: of 100 where the rule has nobody else's backends, else of what ours had at rest."""
-    if len(split.parts) == 1:
-        alone = announcement(base) if split.announced else base
-        return [Backend(_backend(scene, name), alone) for name in split.parts]
-    total = base if scene.routing.foreign else 100
-    home, *others = split.parts
-    weights = {name: max(1, round(total * split.parts[name] / 100)) for name in others}
-    shares = {home: total - sum(weights.values()), **weights}
-    return [Backend(_backend(scene, name), weight) for name, weight in shares.items() if weight > 0]
 
 
 def _unused_route(scene: Scene) -> Iterator[Write]:

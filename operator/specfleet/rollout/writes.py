@@ -25,6 +25,9 @@ SETTLE_SECONDS = 3.0  # endpoints take a moment to reach every proxy: a pod is n
 def writes(scene: Scene, course: Course) -> list[Write]:
     """What to write in this pass: what lowers risk, then what adds pods, then what raises risk, then what tidies."""
     requests = shift(scene, course)
+    if requests.share is not None and course.memory.rollout:
+        rollout = replace(course.memory.rollout, sent=requests.share)
+        course = replace(course, memory=replace(course.memory, rollout=rollout))
     workloads = list(_workloads(scene, course))
     return [
         *_marked(course, urgent=True),
@@ -197,6 +200,8 @@ def _tidied(scene: Scene, course: Course) -> Iterator[Write]:
     for revision in scene.roles.others:
         if revision.name in keep or revision.alive or course.wanted.get(revision.name):
             continue
+        if any(backend.name == revision.name for backend in scene.routing.backends):
+            continue  # without weight, but a route must not name what is not there
         for live in (revision.deployment, scene.objects.services.get(revision.name)):
             if live is not None and is_ours(live, scene.uid):
                 yield deleted(live, f"{revision.name} is over")
