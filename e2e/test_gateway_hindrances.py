@@ -124,8 +124,8 @@ def test_only_its_cohort_meets_the_canary_first(behind: NewBehind) -> None:
         assert fleet.stable() == first
 
 
-def test_zz_when_the_gateway_is_deleted_the_service_goes_on(behind: NewBehind) -> None:
-    """The last: it takes the gateway from all."""
+def test_when_the_gateway_is_deleted_the_service_goes_on(behind: NewBehind) -> None:
+    """It takes the gateway from all, so nobody else may be under load."""
     fleet = behind("bereft")
     stage = fleet.stage
     told = json.loads(stage.kubectl("-n", NAMESPACE, "get", "gateway", GATEWAY, "-o", "json"))

@@ -1,5 +1,7 @@
 """Traffic through a gateway by the operator's own route, from a first revision to every way out of a canary."""
 
+from itertools import pairwise
+
 import pytest
 
 from fake_gateway import gateway_object
@@ -43,6 +45,27 @@ async def test_a_canary_is_promoted_by_the_weights_of_the_route(by_gateway, gold
     assert story.weights == {"v2": 100}
     assert backends(story) == {"qwen": 1}
     golden(story)
+
+
+async def test_a_service_comes_into_the_route_and_leaves_it_without_weight(by_gateway):
+    story = await by_gateway()
+    seen = [backends(story)]
+
+    def hear(event, raw):
+        if raw["kind"] == "HTTPRoute" and backends(story) != seen[-1]:
+            seen.append(backends(story))
+
+    story.kube.watches.append(hear)
+    await canary(story, lambda story: story.reason == "CanaryAnalysing")
+    story.edit("numSpeculativeTokens 5 -> 7", speculation={"numSpeculativeTokens": 7})
+    await story.run_until(lambda: story.stable.number == 3)
+    await story.run_until_reason("Stable")
+    assert seen[-1] == {"qwen": 1}
+    assert len(seen) > 10
+    for before, after in pairwise(seen):
+        assert not any(after[name] for name in after.keys() - before.keys()), (before, after)
+        assert not any(before[name] for name in before.keys() - after.keys()), (before, after)
+        assert any(after.values())
 
 
 async def test_a_slow_data_plane_loses_no_request(by_gateway, golden):
