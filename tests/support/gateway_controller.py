@@ -20,7 +20,7 @@ NOBODY = Endpoint("", "127.255.255.254")  # what a backend without endpoints giv
 
 
 class GatewayController:
-    """Plays the EndpointSlice controller too, in one thread, until the context ends. `endpoints` are those of a Service,
+    """Plays the EndpointSlice controller too, in a thread, until the context ends. `endpoints` are those of a Service,
     as a proxy knows them."""
 
     def __init__(self, plane: ControlPlane, endpoints: Callable[[str, str], Sequence[Endpoint]]) -> None:
