@@ -19,7 +19,7 @@ from harness.stage import Stage
 RATE = 100.0  # short completions per second
 SHORT = 8  # tokens of one: some 0.1 s
 STREAMS = 0.1  # per second, so that six are open at a time
-STREAM = 4450  # tokens of one: a minute and a little more, see SERVER; a drain of 30 s lasts 65 s for a stream
+STREAM = 4350  # tokens of one: a minute and a little more, see SERVER; a drain of 30 s lasts 65 s for a stream
 # Every draft is accepted, so that the number of tokens is a time: two tokens per step of some 26 ms.
 SERVER = {"VLLM_SIM_SPEED": "0.5", "VLLM_SIM_ACCEPTANCE": "1000"}
 SIGMAS = 5.0  # by which the share of one second may be off by chance
