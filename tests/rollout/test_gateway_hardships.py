@@ -254,3 +254,33 @@ async def test_a_users_route_that_goes_and_comes_again_is_used_again(watched):
     await story.run_until(lambda: story.stable.number == 2)
     await story.run_until_reason("Stable")
     assert backends(story) == {"qwen": 1}
+
+
+@pytest.mark.parametrize("canary", [False, True])
+async def test_whoever_rewrites_at_once_is_answered_no_more_than_once_a_second(watched, canary):
+    """argo-cd#11876: two that answer each other at once, in a fight that nothing slows down."""
+    story = await watched()
+    if canary:
+        await at_weight(story, 5)
+        await story.run(5)
+    wrong = [backend("qwen", 1), backend(story.revisions[-1].name if canary else "qwen-bcdfghjk", 9)]
+    calls = len(story.kube.calls)
+    for _ in range(300):
+        if {item["name"]: item["weight"] for item in wrong} != backends(story):
+            rewrite(story, wrong)
+        await story.run(0.2)
+    writes = sum(call.kind == "HTTPRoute" for call in story.kube.calls[calls:])
+    assert 3 <= writes <= 60
+    assert story.reason == "RouteContested"
+
+
+async def test_one_rewrite_at_rest_counts_as_one_however_long_it_takes_to_undo_it(watched):
+    """Each pass that met it was counted, and after three of them a person was called."""
+    story = await watched()
+    rewrite(story, [backend("qwen", 1), backend("qwen-bcdfghjk", 9)])
+    at = len(story.kube.calls)
+    for call in range(at + 1, at + 9):
+        story.kube.fail_at(call, "500")
+    await story.run(60)
+    assert backends(story) == {"qwen": 1}
+    assert story.reason == "Stable"

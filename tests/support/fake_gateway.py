@@ -29,6 +29,7 @@ class FakeGateway:
     late: float = 0.0
     frozen: bool = False
     ignores: bool = False
+    clings: float = 0.0  # part of the requests that stays with the last backend, whatever its weight
     refuses: str = ""
     cohort: float = 0.0  # part of the requests that carry the header of a header rule
     unresolved: set[str] = field(default_factory=set)
@@ -85,6 +86,7 @@ class FakeGateway:
             yield self.headed, self.cohort, self.endpoints.get(self.headed, [])
         for number, (service, weight) in enumerate(self.weights.items()):
             part = float(number == 0) if self.ignores else weight / total
+            part = part * (1.0 - self.clings) + self.clings * (number == len(self.weights) - 1)
             part *= 1.0 - (self.cohort if self.headed else 0.0)
             if part and service in self.endpoints:  # other people's backends are no concern of ours
                 yield service, part, self.endpoints.get(service, [])

@@ -6,11 +6,12 @@ A share that somebody else has changed is a contest: told once, and no weight ri
 from dataclasses import replace
 
 from specfleet.api.reasons import Reason
-from specfleet.rollout.memory import Contest, Decision, Memory
+from specfleet.rollout.memory import Contest, Decision, Memory, Rollout
 from specfleet.rollout.note import Note
 from specfleet.rollout.scene import Scene
 
 QUIET_SECONDS = 30.0  # after a rewrite, before a weight rises again
+ONE_SECONDS = 2.0  # rewrites within so long count as one, and are answered once
 FORGOTTEN_SECONDS = 600.0  # after the last rewrite
 TOO_MANY = 3  # rewrites, after which a person must act
 
@@ -23,11 +24,10 @@ def noticed(scene: Scene, memory: Memory) -> Memory:
     rollout, stable = memory.rollout, scene.roles.stable
     if rollout:
         share = routing.percent(rollout.canary) or 0
-        # Whoever takes a weight back at once leaves no other trace than that it is not what was sent.
-        changed = share != rollout.routed or rollout.sent not in (None, share)
+        changed = share != rollout.routed or _taken_back(scene, rollout, share)
         memory = replace(memory, rollout=replace(rollout, routed=share, sent=None))
     else:
-        changed = stable is not None and routing.sole != stable.name
+        changed = stable is not None and routing.sole != stable.name and not _counted(scene, memory)
     before = memory.contest
     never = memory.rollout is None or not (memory.rollout.routed or memory.rollout.promoting)
     ours = routing.announced(memory.base_weight) and not routing.writer
@@ -40,8 +40,28 @@ def noticed(scene: Scene, memory: Memory) -> Memory:
     return _more(scene, memory) if changed and routing.writer else memory
 
 
+def _taken_back(scene: Scene, rollout: Rollout, share: int) -> bool:
+    """Whoever takes a weight back at once leaves no other trace than that it is not what was sent. A crash before it was
+    sent leaves that too, but rules that are older."""
+    changed = scene.routing.changed
+    return rollout.sent not in (None, share) and changed is not None and changed >= int(rollout.sent_at)
+
+
+def _counted(scene: Scene, memory: Memory) -> bool:
+    """Nobody has rewritten the route since: at rest every look meets what one of them left."""
+    contest, changed = memory.contest, scene.routing.changed
+    return contest is not None and changed is not None and changed <= contest.last
+
+
+def answered(memory: Memory, now: float) -> bool:
+    """Somebody's rewrite was noticed, and overwritten, only just."""
+    return memory.contest is not None and now < memory.contest.last + ONE_SECONDS
+
+
 def _more(scene: Scene, memory: Memory) -> Memory:
     before, writer = memory.contest, scene.routing.writer
+    if answered(memory, scene.now):
+        return memory
     memory = replace(memory, contest=Contest(writer, before.times + 1 if before else 1, scene.now))
     if before:
         return memory

@@ -36,6 +36,7 @@ class Rollout:
     borrowed: bool = False  # no GPU was free to surge, so stable lends a pod
     routed: int = 0  # percent that the route was last seen to give the canary
     sent: int | None = None  # percent that a write was to give it since
+    sent_at: float = 0.0
     unresolved: float | None = None  # when a gateway could not use the canary's Service, so that its weight went
 
 

@@ -8,7 +8,7 @@ from specfleet.resources.owned import is_ours
 from specfleet.resources.route import API_VERSION, KIND, Backend, Cohort, http_route, patch
 from specfleet.resources.service import stable_service
 from specfleet.rollout.backends import announces, base_weight, following
-from specfleet.rollout.contest import withholds
+from specfleet.rollout.contest import answered, withholds
 from specfleet.rollout.course import Course
 from specfleet.rollout.facts import steps_of
 from specfleet.rollout.preconditions import Verb, Write, applied, deleted
@@ -28,7 +28,7 @@ class Shift:
 
     lowering: tuple[Write, ...] = ()
     raising: tuple[Write, ...] = ()
-    share: int | None = None  # percent that the raising ones give the canary by the route
+    share: int | None = None  # percent that they give the canary by the route
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ def shift(scene: Scene, course: Course) -> Shift:
     split = wanted(scene, course)
     service = tuple(_pointed(scene))
     route = tuple(_route(scene, course, split))
+    canary = scene.roles.canary
+    share = split.parts.get(canary.name, 0) if canary and route else None
     if _rises(scene, split):
-        canary = scene.roles.canary
-        share = split.parts.get(canary.name) if canary and route else None
         return Shift((*gone, *service), route, share)
-    return Shift((*gone, *service, *route))
+    return Shift((*gone, *service, *route), (), share)
 
 
 def _service(scene: Scene, revision: str | None, risky: bool) -> Iterator[Write]:
@@ -177,9 +177,11 @@ def _said(scene: Scene, course: Course, backends: list[Backend], cohorts: list[C
 
 
 def _may_write(scene: Scene) -> bool:
-    """What somebody else wrote is overwritten at a bounded rate, whoever they are and however often they come."""
+    """What somebody else wrote is overwritten at a bounded rate, whoever they are and however often they come. When we
+    wrote last the route may not say any more: who overwrites all that we own takes our entry with it."""
     routing = scene.routing
-    return not routing.writer or routing.written is None or scene.now >= routing.written + REWRITE_SECONDS
+    lately = routing.written is not None and scene.now < routing.written + REWRITE_SECONDS
+    return not routing.writer or not (lately or answered(scene.memory, scene.now))
 
 
 def _backend(scene: Scene, revision: str) -> str:

@@ -26,7 +26,7 @@ def writes(scene: Scene, course: Course) -> list[Write]:
     """What to write in this pass: what lowers risk, then what adds pods, then what raises risk, then what tidies."""
     requests = shift(scene, course)
     if requests.share is not None and course.memory.rollout:
-        rollout = replace(course.memory.rollout, sent=requests.share)
+        rollout = replace(course.memory.rollout, sent=requests.share, sent_at=scene.now)
         course = replace(course, memory=replace(course.memory, rollout=rollout))
     workloads = list(_workloads(scene, course))
     return [
