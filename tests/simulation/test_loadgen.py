@@ -157,8 +157,8 @@ def test_the_command_writes_its_report_while_it_runs_and_at_the_end(stopped_by: 
         process = subprocess.Popen(command, cwd=E2E, env={**os.environ})
         while not out.exists():
             assert process.poll() is None
-        assert json.loads(out.read_text())["done"] is False
-        if stopped_by == "SIGTERM":
+        if stopped_by == "SIGTERM":  # by time it may be over before a busy machine looks
+            assert json.loads(out.read_text())["done"] is False
             process.send_signal(signal.SIGTERM)
         assert process.wait(15) == 0
     final = json.loads(out.read_text())

@@ -10,8 +10,6 @@ import pytest
 from harness.controlplane import ControlPlane
 from harness.process import wait_for
 
-ESTABLISHED = '{.status.conditions[?(@.type=="Established")].status}'
-
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
@@ -26,8 +24,7 @@ def define(plane: ControlPlane, crd: Path) -> None:
     `kubectl wait` fails on one that has no conditions yet.
     """
     plane.kubectl("apply", "-f", str(crd))
-    status = ("get", "-f", str(crd), "-o", f"jsonpath={ESTABLISHED}")
-    wait_for("resource", 30, lambda: plane.kubectl(*status) == "True", plane.check)
+    wait_for(crd.stem, 30, partial(_established, plane, crd), plane.check)
 
 
 def serve(plane: ControlPlane, *crds: Path) -> None:
