@@ -41,8 +41,8 @@ def noticed(scene: Scene, memory: Memory) -> Memory:
 
 
 def _taken_back(scene: Scene, rollout: Rollout, share: int) -> bool:
-    """Whoever takes a weight back at once leaves no other trace than that it is not what was sent. A crash before it was
-    sent leaves that too, but rules that are older."""
+    """Whoever takes a weight back at once leaves no other trace than that it is not what was sent. A crash before it
+    was sent leaves that too, but rules that are older."""
     changed = scene.routing.changed
     return rollout.sent not in (None, share) and changed is not None and changed >= int(rollout.sent_at)
 
