@@ -133,6 +133,18 @@ async def test_a_canary_that_has_everything_gives_it_back_as_stable_grows(watche
     unhurt(story)
 
 
+async def test_while_stables_first_pod_waits_for_its_weight_the_canary_gives_up_none(watched):
+    """A pod that only `Service <name>` selected counted as capacity of the route, and one of the canary was drained."""
+    story = await watched(room=(0, 1), replicas=3)
+    await at_weight(story, 5)
+    order(story, "Promote", 2)
+    await story.run_until(lambda: not story.revision(1).alive)
+    assert story.stable.number == 1
+    longer(story, 3)
+    await story.run_until(lambda: story.weights == {"v1": 100} and not story.revision(2).alive)
+    unhurt(story)
+
+
 async def test_stable_returns_pod_by_pod_after_the_canary_carried_all(watched):
     """argo-rollouts#3941: weight follows the pods that are ready."""
     story = await watched(steps=[{"weight": 20, "minSeconds": 600}])

@@ -74,7 +74,7 @@ class Chaos:
         story, gateway = self.story, self.story.fleet.gateway
         assert gateway is not None
         story.kube.spare()
-        story.lag = self.watch.lag = gateway.late = 0.0
+        story.lag = self.watch.lag = story.watchdog.lag = gateway.late = 0.0
         gateway.frozen, gateway.unresolved, gateway.refuses = False, set(), ""
         gateway.kick()
         story.kube.put(gateway_object())
@@ -207,7 +207,7 @@ class Chaos:
     # The operator and what is between it and the API server.
 
     def _lag(self) -> None:
-        self.story.lag = self.watch.lag = self.random.choice((0.0, 0.0, 1.0, 4.0))
+        self.story.lag = self.watch.lag = self.story.watchdog.lag = self.random.choice((0.0, 0.0, 1.0, 4.0))
         self.story.say(f"watch events come {self.story.lag} s late")
 
     def _calls(self) -> None:

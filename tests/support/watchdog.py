@@ -30,7 +30,9 @@ class Watchdog:
     _replicas: int = 0
     _unserved_since: float | None = None
     _withdrawn: set[str] = field(default_factory=set)  # aborted revisions that have lost their weight
-    _wide: bool = False
+    _carried: set[str] = field(default_factory=set)  # revisions that had requests at the last write
+    lag: float = 0.0  # of watch events: what the operator cannot know is not its fault
+    _replaced: float = 0.0  # until when pods that went by themselves get others in their place
     _more: tuple[float, int] = (0.0, 0)  # until when so many replicas may still be what the operator knows
     carries: bool = True  # whether to look for weights beyond capacity; a RouteWatch does it at each write
     route: str = ""  # the HTTPRoute that clients come by; empty where they use the Service
@@ -38,6 +40,7 @@ class Watchdog:
     def excuse(self) -> None:
         """Pods went for a reason that is not the operator's; capacity counts again once it was whole."""
         self._whole = False
+        self._replaced = self.kube.clock() + HEARD
 
     def look(self, now: float) -> None:
         """Note what is wrong at this instant."""
@@ -57,6 +60,8 @@ class Watchdog:
 
     def created(self, present: int) -> None:
         """A Deployment got one more pod: so many hold a GPU now, those on their way out among them."""
+        if self.lag or self.kube.clock() < self._replaced:
+            return  # in the place of one that is still going, or that the operator cannot have heard of
         known = self._more[1] if self.kube.clock() < self._more[0] else 0
         if present > max(self.replicas(), known) + self.surge:
             self.wrong(f"{present} pods for {self.replicas()} replicas and a surge of {self.surge}")
@@ -73,7 +78,7 @@ class Watchdog:
         """Something was written. A revision gets weight when all its pods are probed, and after an abort no more."""
         for record in self.kube.all("ControllerRevision"):
             self._weigh(record, probed)
-        self._wide = len({revision_of(raw) for raw in self.selected()}) > 1
+        self._carried = {revision_of(raw) for raw in self.selected()}
 
     def selected(self) -> list[Object]:
         """Pods that `Service <name>` sends new requests to."""
@@ -119,12 +124,22 @@ class Watchdog:
             self._withdrawn.discard(name)
         elif not serving:
             self._withdrawn.add(name)
-        if serving and name in self._withdrawn:
+        if serving and name in self._withdrawn and not self._by_stranger():
             self.wrong(f"{name} was aborted and gets weight again")
-        if serving and not self._wide and names.PROMOTED not in notes and self._ever_stable():
+        if (
+            serving
+            and name not in self._carried
+            and not self.lag
+            and names.PROMOTED not in notes
+            and self._ever_stable()
+        ):
             unprobed = [raw["metadata"]["name"] for raw in serving if raw["metadata"]["uid"] not in probed]
             if unprobed:
                 self.wrong(f"{', '.join(unprobed)} gets weight without a probe")
+
+    def _by_stranger(self) -> bool:
+        live = self.kube.find("HTTPRoute", self.namespace, self.route)
+        return live is not None and manager_of(live) == STRANGER
 
     def _chosen(self, revision: str) -> Iterator[Object]:
         return (raw for raw in self.selected() if revision_of(raw) == revision)
@@ -133,7 +148,7 @@ class Watchdog:
         """No weight without ready pods, none that they cannot carry, and never a rule without any weight."""
         weights = self.weights()
         live = self.kube.find("HTTPRoute", self.namespace, self.route)
-        if live is None or manager_of(live) == STRANGER:
+        if live is None or self._by_stranger():
             return
         if not sum(weights.values()):
             self.wrong("the rule has no weight at all")

@@ -229,9 +229,12 @@ def _unused_route(scene: Scene) -> Iterator[Write]:
 
 
 def remaining(scene: Scene, course: Course) -> frozenset[str]:
-    """Who carries before and after the writes of this pass: only their pods are capacity for what stable may spare."""
+    """Who carries before and after the writes of this pass: only their pods are capacity for what others may spare.
+
+    Behind a gateway not whom only `Service <name>` selects: what comes by the route does not reach them.
+    """
     parts = wanted(scene, course).parts if scene.routing.gateway else {}
-    return scene.carriers & parts.keys() if parts else scene.carriers
+    return scene.routing.carriers & parts.keys() if parts else scene.carriers
 
 
 def lingering(scene: Scene, revision: Revision) -> int:
