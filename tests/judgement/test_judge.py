@@ -205,6 +205,63 @@ def test_the_resolvable_margin_follows_from_the_shipped_spread() -> None:
     assert resolvable_margin(1, 4, Metric.SPEED) == pytest.approx(2 * resolvable_margin(1, 4, Metric.ACCEPTANCE))
 
 
+def apart(points: float, blocks: int = 20, pods: int = 4) -> Evidence:
+    """Stable's pods differ in acceptance: a standard deviation of about so many points."""
+    shift = points / 100 * BUSY.draft_tokens * math.sqrt((pods - 1) / pods)
+    total = EMPTY
+    for number in range(blocks):
+        wobble = 50 * math.sin(2.3 * number)
+        stable = {f"s{i}": replace(BUSY, accepted=BUSY.accepted + shift * (-1) ** i) for i in range(pods)}
+        total = total.add(Block(stable, {"c": replace(BUSY, accepted=BUSY.accepted + wobble)}))
+    return total
+
+
+def test_measured_pods_resolve_what_they_differ_by_and_not_what_was_shipped() -> None:
+    shipped = resolvable_margin(1, 4, Metric.ACCEPTANCE)
+    alike, differing = (resolvable_margin(1, 4, Metric.ACCEPTANCE, apart(points), POLICY) for points in (0, 3))
+    assert alike < shipped < differing
+    assert resolvable_margin(4, 4, Metric.ACCEPTANCE, apart(3), POLICY) < differing
+
+
+def test_the_resolvable_margin_has_room_for_the_interval_after_the_longest_analysis() -> None:
+    without = resolvable_margin(1, 4, Metric.ACCEPTANCE, apart(0))
+    short, long = (
+        resolvable_margin(1, 4, Metric.ACCEPTANCE, apart(0), replace(POLICY, max_blocks=blocks)) for blocks in (20, 120)
+    )
+    assert without < long < short
+
+
+def test_too_few_blocks_measure_the_pods_but_no_interval() -> None:
+    few = apart(3, blocks=POLICY.min_blocks - 1)
+    assert resolvable_margin(1, 4, Metric.ACCEPTANCE, few, POLICY) == resolvable_margin(1, 4, Metric.ACCEPTANCE, few)
+
+
+def test_an_equal_canary_is_proven_at_the_margin_that_measured_pods_resolve() -> None:
+    """One that is as lucky as its pods: its estimate is 0."""
+    total = apart(3, blocks=60)
+    margin = resolvable_margin(1, 4, Metric.ACCEPTANCE, total, POLICY)
+    assert of(judge(total, True, replace(POLICY, acceptance_points=margin)), Metric.ACCEPTANCE).outcome is (
+        Outcome.NON_INFERIOR
+    )
+    shipped = resolvable_margin(1, 4, Metric.ACCEPTANCE)
+    assert of(judge(total, True, replace(POLICY, acceptance_points=shipped)), Metric.ACCEPTANCE).outcome is (
+        Outcome.INCONCLUSIVE
+    )
+
+
+def test_pods_that_contradict_the_shipped_spread_are_believed_more() -> None:
+    """At 1.4 times it the shipped spread counts in full, at 1.6 half: the interval widens by more than the pods do."""
+
+    def reach(points: float) -> float:
+        acceptance = of(judge(apart(points, blocks=60), True, POLICY), Metric.ACCEPTANCE)
+        assert acceptance.lower is not None
+        assert acceptance.estimate is not None
+        return acceptance.estimate - acceptance.lower
+
+    believed, at_the_edge, doubted = reach(1.2), reach(1.4), reach(1.6)
+    assert doubted - at_the_edge > 1.5 * (at_the_edge - believed)
+
+
 counts = st.integers(0, 2000).map(float)
 work = st.builds(
     lambda outputs, accepted, seconds, errors, requests: replace(

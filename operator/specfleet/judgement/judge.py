@@ -10,10 +10,12 @@ from specfleet.judgement.sequence import half_width, no_event_bound, t_quantile,
 from specfleet.judgement.verdict import Metric, MetricVerdict, Outcome, Verdict
 from specfleet.telemetry.counters import Tally
 from specfleet.telemetry.derived import mean_batch, request_rate
-from specfleet.telemetry.evidence import Arm, Evidence, PairedBlock, pool
+from specfleet.telemetry.evidence import EMPTY, Arm, Evidence, PairedBlock, pool
 
 ALPHA = 0.05
 POWER = 0.84  # standard errors above the bound for it to clear the margin four times in five (Φ(0.84) = 0.8)
+LUCK = 0.85  # the same of measured pods: a little more, since metrics that do not vary as one must all be lucky
+DOUBT = 1.5  # a measured spread so many times the shipped one: the fleet is not like that, the shipped one counts half
 MAX_LOAD_RATIO = math.sqrt(2)  # a half-bin of log2 batch size: step time hardly moves within one
 
 Pods = Mapping[Arm, Mapping[str, Tally]]
@@ -60,17 +62,37 @@ def judge(evidence: Evidence, acceptance_comparable: bool, policy: Policy) -> Ve
     )
 
 
-def resolvable_margin(canary_pods: int, stable_pods: int, metric: Metric) -> float:
-    """The smallest margin, in the metric's unit, at which an equal canary is usually proven, however long one waits.
+def resolvable_margin(
+    canary_pods: int, stable_pods: int, metric: Metric, evidence: Evidence = EMPTY, policy: Policy | None = None
+) -> float:
+    """The smallest margin, in the metric's unit, at which an equal canary is proven four times in five.
 
-    Pods differ, and only more pods help: t·s·√(1/C+1/S) for the bound plus 0.84·s·√(1/C+1/S) for the luck of this
-    canary's pods, s being the shipped spread. Infinite without pods on either side.
+    t·s·√(1/C+1/S) for the bound, the interval's half-width after the longest analysis, and what the luck of this
+    canary's pods takes: 0.84·s·√(1/C+1/S). Before there is `evidence` of stable's pods, s is the shipped spread and the
+    half-width unknown: the margin that no traffic makes smaller. Infinite without pods on either side.
     """
     if canary_pods < 1 or stable_pods < 1:
         return math.inf
-    ratio = RATIOS[metric]
-    quantile = t_quantile(1 - ALPHA, ratio.spread_freedom + stable_pods - 1)
-    return (quantile + POWER) * ratio.spread * math.sqrt(1 / canary_pods + 1 / stable_pods)
+    ratio, share = RATIOS[metric], math.sqrt(1 / canary_pods + 1 / stable_pods)
+    known = [tally for tally in evidence.pods[Arm.STABLE].values() if ratio.known(tally)]
+    if not known:
+        return (t_quantile(1 - ALPHA, ratio.spread_freedom + stable_pods - 1) + POWER) * ratio.spread * share
+    spread = _spread(ratio, evidence.pods[Arm.STABLE], pool(evidence.pods[Arm.STABLE]))
+    luck = max(POWER * spread.assumed, t_quantile(LUCK, max(len(known) - 1, 1)) * spread.measured) * share
+    noise, width = _noise(ratio, evidence, share, policy) if policy else (0.0, 0.0)
+    return t_quantile(1 - ALPHA, spread.freedom) * spread.assumed * share + width + math.hypot(luck, noise)
+
+
+def _noise(ratio: Ratio, evidence: Evidence, share: float, policy: Policy) -> tuple[float, float]:
+    """(how far the estimate is off four times in five, half-width of its interval) after the longest analysis, if the
+    last step's pods do what those of `evidence` did; zeros before it is enough to tell."""
+    rows = _informing(ratio, evidence.blocks)
+    if len(rows) < policy.min_blocks:
+        return 0.0, 0.0
+    _, sigma = _effect(ratio, rows)
+    sigma *= share / math.sqrt(sum(_concentration(ratio, evidence.pods[arm]) for arm in Arm))
+    blocks = max(policy.min_blocks, policy.max_blocks)
+    return POWER * sigma / math.sqrt(blocks), half_width(sigma, blocks, _tightest(policy, policy.alpha), policy.alpha)
 
 
 def _any_speculation(pods: Pods) -> bool:
@@ -165,18 +187,25 @@ def _interval(
     alarm, with 1 − alpha ÷ failing."""
     estimate, sigma = _effect(ratio, rows)
     trials = min(map(ratio.trials, totals.values()))
-    spread, freedom = _pod_spread(ratio, pods[Arm.STABLE], totals[Arm.STABLE])
+    spread = _spread(ratio, pods[Arm.STABLE], totals[Arm.STABLE])
     share = math.sqrt(_concentration(ratio, pods[Arm.CANARY]) + _concentration(ratio, pods[Arm.STABLE]))
-    # The decision is expected within the first quarter: a good canary should not need the longest analysis.
-    expected = max(policy.min_blocks, policy.max_blocks / 4)
 
     def reach(alpha: float) -> float:
-        sequence = half_width(sigma, len(rows), tuned_rho2(alpha, expected), alpha)
+        sequence = half_width(sigma, len(rows), _tightest(policy, alpha), alpha)
         # Without variance the sequence would be sure of everything after a few blocks; it may not be surer than the
         # number of trials allows.
-        return max(sequence, 100 * no_event_bound(alpha, trials)) + t_quantile(1 - alpha, freedom) * spread * share
+        return (
+            max(sequence, 100 * no_event_bound(alpha, trials))
+            + t_quantile(1 - alpha, spread.freedom) * spread.assumed * share
+        )
 
     return estimate, estimate - reach(policy.alpha), estimate + reach(policy.alpha / failing)
+
+
+def _tightest(policy: Policy, alpha: float) -> float:
+    """rho² of the sequence. The decision is expected within the first quarter of the longest analysis: a good canary
+    should not need all of it."""
+    return tuned_rho2(alpha, max(policy.min_blocks, policy.max_blocks / 4))
 
 
 def _effect(ratio: Ratio, rows: list[Row]) -> tuple[float, float]:
@@ -194,19 +223,30 @@ def _effect(ratio: Ratio, rows: list[Row]) -> tuple[float, float]:
     return estimate, math.sqrt(math.fsum(squares) / (len(rows) - 1))
 
 
-def _pod_spread(ratio: Ratio, stable: Mapping[str, Tally], total: Tally) -> tuple[float, float]:
-    """Standard deviation between pods of one revision, in the metric's unit, and its degrees of freedom.
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """How pods of one revision differ: a standard deviation in the metric's unit."""
 
-    Measured on stable's pods, weighted by what each did, and drawn towards the shipped spread as if that had been
-    measured on `spread_freedom` + 1 pods: with one stable pod nothing else is known.
+    assumed: float
+    freedom: float  # its degrees of freedom
+    measured: float  # without the shipped one; 0 if only one pod was measured
+
+
+def _spread(ratio: Ratio, stable: Mapping[str, Tally], total: Tally) -> _Spread:
+    """Measured on stable's pods, weighted by what each did, and drawn towards the shipped spread as if that had been
+    measured on `spread_freedom` + 1 pods: with one stable pod nothing else is known. One that the pods contradict is
+    believed less: it would make the bound too short (pods that differ by 3.4 points raised 6 to 9 % false alarms).
     """
     tallies = [tally for tally in stable.values() if ratio.known(tally)]
     pooled, work = ratio.value(total), sum(map(ratio.denominator, tallies))
     squares = sum(ratio.denominator(t) / work * ratio.difference(ratio.value(t), pooled)[0] ** 2 for t in tallies)
-    freedom = ratio.spread_freedom + len(tallies) - 1
+    measured = len(tallies) - 1
     # The measured variance is squares · n ÷ (n − 1) and has n − 1 degrees of freedom.
-    variance = (ratio.spread_freedom * ratio.spread**2 + squares * len(tallies)) / freedom
-    return math.sqrt(variance), freedom
+    alone = math.sqrt(squares * len(tallies) / measured) if measured else 0.0
+    shipped = ratio.spread_freedom / (2 if alone > DOUBT * ratio.spread else 1)
+    freedom = shipped + measured
+    variance = (shipped * ratio.spread**2 + measured * alone**2) / freedom
+    return _Spread(math.sqrt(variance), freedom, alone)
 
 
 def _concentration(ratio: Ratio, pods: Mapping[str, Tally]) -> float:
