@@ -6,12 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 from story import Story
-
-settings.register_profile("steady", deadline=None, derandomize=True)  # a busy machine is no failure
-settings.load_profile("steady")
 
 GOLDEN = Path(__file__).parent / "golden"
 
