@@ -96,12 +96,7 @@ def aborts(clients: Crowd) -> None:
 
 def arrival(clients: Crowd, restart: str) -> str:
     """A new revision gets its first requests."""
-    fleet, before = clients.fleet, clients.fleet.newest()
-    fleet.edit({"restart": restart})
-    fleet.wait("new revision", 30, lambda: fleet.newest() != before)
-    canary = fleet.newest()
-    fleet.wait(f"traffic of {canary}", GONE, lambda: fleet.carrying(canary))
-    return canary
+    return clients.fleet.canary({"restart": restart}, GONE)
 
 
 def share(fleet: Fleet, revision: str) -> float:

@@ -74,12 +74,7 @@ def test_whoever_applies_the_route_again_and_again_is_named(own: Fleet) -> None:
 
 def arrival(clients: Crowd, restart: str) -> str:
     """A new revision gets its first requests."""
-    fleet, before = clients.fleet, clients.fleet.newest()
-    fleet.edit({"restart": restart})
-    fleet.wait("new revision", 30, lambda: fleet.newest() != before)
-    canary = fleet.newest()
-    fleet.wait(f"traffic of {canary}", GONE, lambda: fleet.carrying(canary))
-    return canary
+    return clients.fleet.canary({"restart": restart}, GONE)
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import statistics
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -18,8 +17,6 @@ from specfleet.controller.protocol import CHILDREN, Object
 from specfleet.judgement.sequence import t_quantile
 from specfleet.plan import Objects, Plan, Seen, plan
 from specfleet.telemetry.page import parse
-
-sys.path.append(str(ROOT / "tests" / "support"))  # the clock, cluster and fleet that the tests' stories are played on
 from story import Story
 
 PAGES = ROOT / "tests" / "telemetry" / "pages"

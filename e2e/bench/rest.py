@@ -24,12 +24,10 @@ from bench.usage import Usage
 from harness.controlplane import ControlPlane
 from harness.errors import HarnessError, say
 from harness.process import Daemon, free_ports
+from kube_http import KubeHttp
 from specfleet.api import names
 from specfleet.controller.protocol import SDD
 from specfleet.controller.settings import parse
-
-sys.path.append(str(ROOT / "tests" / "support"))
-from kube_http import KubeHttp
 
 CRD = ROOT / "crds" / "specfleet.dev_specdecodedeployments.yaml"
 SIZES = (0, 1, 100, 200, 1000)

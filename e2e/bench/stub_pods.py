@@ -17,8 +17,8 @@ import aiohttp
 
 from bench.report import ROOT
 from harness.controlplane import ControlPlane
+from puppet_nodes import running
 from specfleet.api import names
-from specfleet.rollout.world import rfc3339
 
 PAGE = ROOT / "tests" / "telemetry" / "pages" / "draft-k4-greedy20.txt"
 POSITIONS = 4  # of that page
@@ -133,22 +133,6 @@ def _begin(event: Object, known: set[str], start: Callable[[Object], Any], tasks
     task = asyncio.ensure_future(start(raw))
     tasks.add(task)
     task.add_done_callback(tasks.discard)
-
-
-def running(raw: Object, address: str) -> Object:
-    """The status of a pod that serves."""
-    now = rfc3339(time.time())
-    kinds = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
-    container = raw["spec"]["containers"][0]
-    state = {"name": container["name"], "image": container["image"], "imageID": "stub", "restartCount": 0}
-    return {
-        "phase": "Running",
-        "podIP": address,
-        "podIPs": [{"ip": address}],
-        "startTime": now,
-        "conditions": [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in kinds],
-        "containerStatuses": [{**state, "ready": True, "started": True, "state": {"running": {"startedAt": now}}}],
-    }
 
 
 class Page:

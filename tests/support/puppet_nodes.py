@@ -162,7 +162,7 @@ class PuppetNode:
             self._start(kube, raw)
         elif life and not life.ready and _healthy(life.ip):
             life.ready = True
-            kube.call("PATCH", f"{_path(raw)}/status", {"status": _running(raw, life.ip)}, MERGE)
+            kube.call("PATCH", f"{_path(raw)}/status", {"status": running(raw, life.ip)}, MERGE)
 
     def _start(self, kube: KubeHttp, raw: Object) -> None:
         name = raw["metadata"]["name"]
@@ -200,7 +200,8 @@ def _path(raw: Object) -> str:
     return f"/api/v1/namespaces/{raw['metadata']['namespace']}/pods/{raw['metadata']['name']}"
 
 
-def _running(raw: Object, ip: str) -> Object:
+def running(raw: Object, ip: str) -> Object:
+    """The status of a pod that serves."""
     now = rfc3339(time.time())
     kinds = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
     container = raw["spec"]["containers"][0]

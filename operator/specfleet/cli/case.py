@@ -18,7 +18,7 @@ from specfleet.rollout.facts import COMPARED, steps_of
 from specfleet.rollout.margins import policy
 from specfleet.rollout.memory import Decision
 from specfleet.rollout.revision import identity
-from specfleet.rollout.turn import Step
+from specfleet.rollout.turn import Step, step_at
 from specfleet.rollout.world import Raw, Revision, stable_of, timestamp
 
 
@@ -154,7 +154,7 @@ def demands(case: Case, now: float) -> Iterator[Demand]:
     if rollout.promoting or rollout.reached is None:
         yield Demand(False, "pods", case.fleet.message)
         return
-    step = case.steps[min(rollout.step, len(case.steps) - 1)]
+    step = step_at(case.steps, rollout)
     spent = max(0.0, now - rollout.reached)
     left = step.min_seconds - spent
     yield Demand(

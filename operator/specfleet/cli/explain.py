@@ -15,6 +15,7 @@ from specfleet.cli.tree import head
 from specfleet.cli.words import Shown, count, indented
 from specfleet.rollout.memory import KEPT_DECISIONS, Decision
 from specfleet.rollout.shape import Shape
+from specfleet.rollout.turn import step_at
 from specfleet.rollout.waiting import describe
 from specfleet.rollout.world import rfc3339
 
@@ -107,7 +108,7 @@ def _next(case: Case) -> str:
     rollout = case.record.memory.rollout
     following = rollout.step + 1 if rollout and rollout.reached is not None and not rollout.promoting else None
     if rollout and not rollout.promoting and following is None:
-        return str(case.steps[min(rollout.step, len(case.steps) - 1)])
+        return str(step_at(case.steps, rollout))
     return str(case.steps[following]) if following is not None and following < len(case.steps) else "100%"
 
 

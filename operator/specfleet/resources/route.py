@@ -11,6 +11,7 @@ from specfleet.resources.owned import metadata
 API_VERSION = "gateway.networking.k8s.io/v1"
 KIND = "HTTPRoute"
 GROUP = "gateway.networking.k8s.io"
+PARENT_DEFAULTS = {"group": GROUP, "kind": "Gateway"}  # of a parent reference that leaves them out
 EVERY_PATH = {"path": {"type": "PathPrefix", "value": "/"}}
 
 Raw = Mapping[str, Any]
@@ -51,7 +52,7 @@ def parent_reference(sdd: Raw, traffic: Traffic) -> dict[str, Any]:
     gateway = traffic.gateway
     assert gateway is not None
     namespace = gateway.namespace or sdd["metadata"]["namespace"]
-    reference = {"group": GROUP, "kind": "Gateway", "namespace": namespace, "name": gateway.name}
+    reference = {**PARENT_DEFAULTS, "namespace": namespace, "name": gateway.name}
     return {**reference, "sectionName": gateway.section_name} if gateway.section_name else reference
 
 
@@ -73,10 +74,10 @@ def _reference(backend: Backend) -> dict[str, Any]:
 
 def rule_index(route: Raw, traffic: Traffic) -> int | None:
     """Which rule of the user's route is meant: the one of that name, or the only one. None where there is no such."""
-    rules = _rules(route)
+    found = rules(route)
     if traffic.route is None or traffic.route.rule is None:
-        return 0 if len(rules) == 1 else None
-    return next((index for index, rule in enumerate(rules) if rule.get("name") == traffic.route.rule), None)
+        return 0 if len(found) == 1 else None
+    return next((index for index, rule in enumerate(found) if rule.get("name") == traffic.route.rule), None)
 
 
 def weighted(rule: Raw) -> list[Backend]:
@@ -98,13 +99,9 @@ def _is_service(reference: Raw) -> bool:
     return reference.get("kind", "Service") == "Service" and not reference.get("group") and "name" in reference
 
 
-def _rules(route: Raw) -> list[Raw]:
-    return list((route.get("spec") or {}).get("rules") or ())
-
-
 def rules(route: Raw) -> list[Raw]:
     """The rules of a route in order."""
-    return _rules(route)
+    return list((route.get("spec") or {}).get("rules") or ())
 
 
 def patch(route: Raw, index: int, ours: frozenset[str], wanted: Sequence[Backend], risky: bool) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from specfleet.api.reasons import Reason
+from specfleet.resources.route import PARENT_DEFAULTS
 from specfleet.rollout.note import Note
 
 Raw = Mapping[str, Any]
@@ -40,7 +41,7 @@ def _told(route: Raw) -> Iterator[Raw]:
 
 def _identity(parent: Raw, namespace: str) -> tuple[Any, ...]:
     """Two references to the same parent are equal in this, whatever defaults were written out."""
-    defaults = {"group": "gateway.networking.k8s.io", "kind": "Gateway", "namespace": namespace}
+    defaults = {**PARENT_DEFAULTS, "namespace": namespace}
     return tuple(parent.get(key) or defaults.get(key) for key in IDENTITY)
 
 

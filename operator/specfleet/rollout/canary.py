@@ -7,7 +7,7 @@ from specfleet.judgement.verdict import Outcome
 from specfleet.rollout.memory import Rollout
 from specfleet.rollout.note import Note
 from specfleet.rollout.shape import Bounds, Shape, shape_for, whole
-from specfleet.rollout.turn import Abort, Facts, Policy, Step, Turn
+from specfleet.rollout.turn import Abort, Facts, Policy, Step, Turn, step_at
 from specfleet.rollout.waiting import blocked, describe, dwelling, paused, shifting, short, unproven
 
 BLOCKS_PER_STEP = 3  # the least evidence between two steps; proof is asked for once, before 100 percent
@@ -17,7 +17,7 @@ STARTUP_GRACE = 120.0  # seconds that a pod may take beyond its start-up budget,
 
 def advance(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Turn:
     """The next turn of a canary. Raises nothing; every input gives a Turn."""
-    step = policy.steps[min(rollout.step, len(policy.steps) - 1)]
+    step = step_at(policy.steps, rollout)
     if abort := _abort(rollout, facts, policy, now):
         return Turn(rollout, _as_is(facts), facts.carrying, Note(abort.reason, abort.message), abort=abort)
     policy = replace(policy, paused=policy.paused and not rollout.ordered)
@@ -54,7 +54,7 @@ def _abort(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Abort 
     for pod in facts.canary.pods:
         if pod.scheduled is not None and not (pod.loaded or pod.going) and now - pod.scheduled > budget:
             return Abort(Reason.PROGRESS_DEADLINE_EXCEEDED, f"{pod.name} not ready after {budget:.0f} s", True)
-    step = policy.steps[min(rollout.step, len(policy.steps) - 1)]
+    step = step_at(policy.steps, rollout)
     return None if rollout.ordered or step.cohort else _disproved(facts, policy)
 
 

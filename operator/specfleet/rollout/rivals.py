@@ -25,11 +25,11 @@ def gateway_of(sdd: Raw) -> tuple[str, str] | None:
 def clash(mine: Raw, theirs: Raw) -> bool:
     """The same rule of the same route, or a common hostname on the same listener of the same Gateway."""
     if route_of(mine) is not None:
-        same_rule = _meet(_part(mine, "route", "rule"), _part(theirs, "route", "rule"))
+        same_rule = agree(_part(mine, "route", "rule"), _part(theirs, "route", "rule"))
         return same_rule and route_of(mine) == route_of(theirs)
     if gateway_of(mine) is None or gateway_of(mine) != gateway_of(theirs):
         return False
-    same_listener = _meet(_part(mine, "gateway", "sectionName"), _part(theirs, "gateway", "sectionName"))
+    same_listener = agree(_part(mine, "gateway", "sectionName"), _part(theirs, "gateway", "sectionName"))
     ours, others = _hostnames(mine), _hostnames(theirs)
     return same_listener and ((not ours and not others) or bool(ours & others))
 
@@ -44,7 +44,7 @@ def _age(sdd: Raw) -> tuple[str, str, str]:
     return str(meta.get("creationTimestamp", "")), str(meta.get("namespace", "")), str(meta["name"])
 
 
-def _meet(mine: Any, theirs: Any) -> bool:
+def agree(mine: Any, theirs: Any) -> bool:
     """Equal, or one of them stands for all."""
     return mine is None or theirs is None or bool(mine == theirs)
 

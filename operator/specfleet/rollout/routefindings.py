@@ -6,7 +6,8 @@ from typing import Any
 
 from specfleet.api import names
 from specfleet.api.traffic import Traffic
-from specfleet.resources.route import EVERY_PATH, GROUP, parent_reference, rule_index, rules
+from specfleet.resources.route import EVERY_PATH, PARENT_DEFAULTS, parent_reference, rule_index, rules
+from specfleet.rollout.rivals import agree
 
 Raw = Mapping[str, Any]
 NO_LIMIT = re.compile(r"(0+(h|m|s|ms))+")  # a Gateway API duration of zero
@@ -48,15 +49,11 @@ def meet(one: Iterable[Raw], other: Iterable[Raw]) -> bool:
 
 def _same_parent(mine: Raw, theirs: Raw) -> bool:
     same = all(_part(mine, key) == _part(theirs, key) for key in ("group", "kind", "namespace", "name"))
-    return same and all(_alike(mine.get(key), theirs.get(key)) for key in ("sectionName", "port"))
+    return same and all(agree(mine.get(key), theirs.get(key)) for key in ("sectionName", "port"))
 
 
 def _part(parent: Raw, key: str) -> Any:
-    return parent.get(key) or {"group": GROUP, "kind": "Gateway"}.get(key)
-
-
-def _alike(mine: Any, theirs: Any) -> bool:
-    return mine is None or theirs is None or bool(mine == theirs)
+    return parent.get(key) or PARENT_DEFAULTS.get(key)
 
 
 def _rule(route: Raw, rule: Raw) -> Iterator[str]:
@@ -136,7 +133,7 @@ def _closed(sdd: Raw, field: str, parents: Iterable[Raw], gateways: Iterable[Raw
 
 def _named(parent: Raw, listener: Raw) -> bool:
     return all(
-        _alike(parent.get(key), listener.get(other)) for key, other in (("sectionName", "name"), ("port", "port"))
+        agree(parent.get(key), listener.get(other)) for key, other in (("sectionName", "name"), ("port", "port"))
     )
 
 

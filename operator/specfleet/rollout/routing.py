@@ -1,6 +1,6 @@
 """How requests reach the revisions now, as Services, the route and the gateways' answers to it say. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -173,23 +173,29 @@ def _headers(match: Raw) -> list[tuple[str, str]]:
 
 def _writer(route: Raw) -> str:
     """The manager, other than we, that owns the rules; empty where only we do, or nobody says."""
-    for entry in route["metadata"].get("managedFields") or ():
-        owned = (entry.get("fieldsV1") or {}).get("f:spec") or {}
-        if entry.get("manager") != names.FIELD_MANAGER and not entry.get("subresource") and "f:rules" in owned:
-            return str(entry.get("manager", ""))
-    return ""
+    others = (entry for entry in _owners(route) if entry.get("manager") != names.FIELD_MANAGER)
+    return next((str(entry.get("manager", "")) for entry in others if not entry.get("subresource")), "")
 
 
 def _written(route: Raw) -> float | None:
-    entries = route["metadata"].get("managedFields") or ()
-    times = [timestamp(entry.get("time")) for entry in entries if entry.get("manager") == names.FIELD_MANAGER]
-    return max((time for time in times if time is not None), default=None)
+    return _latest(entry for entry in _entries(route) if entry.get("manager") == names.FIELD_MANAGER)
 
 
 def _changed(route: Raw) -> float | None:
-    entries = route["metadata"].get("managedFields") or ()
-    owners = [entry for entry in entries if "f:rules" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})]
-    times = [timestamp(entry.get("time")) for entry in owners]
+    return _latest(_owners(route))
+
+
+def _entries(route: Raw) -> list[Raw]:
+    return list(route["metadata"].get("managedFields") or ())
+
+
+def _owners(route: Raw) -> list[Raw]:
+    """Who owns the rules: what the API server remembers of each."""
+    return [entry for entry in _entries(route) if "f:rules" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})]
+
+
+def _latest(entries: Iterable[Raw]) -> float | None:
+    times = [timestamp(entry.get("time")) for entry in entries]
     return max((time for time in times if time is not None), default=None)
 
 

@@ -1,7 +1,7 @@
 """Who is to get which part of the requests, and the writes that bring `Service <name>` and the route there. Pure."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from specfleet.resources.owned import is_ours
@@ -15,7 +15,7 @@ from specfleet.rollout.preconditions import Verb, Write, applied, deleted
 from specfleet.rollout.roles import hard
 from specfleet.rollout.routing import is_our_service
 from specfleet.rollout.scene import Scene
-from specfleet.rollout.turn import Step, Turn
+from specfleet.rollout.turn import Turn, step_at
 from specfleet.rollout.world import Pod, Revision
 
 QUIET_SECONDS = 10.0  # without a new request, after which a data plane has surely heard that a revision left the route
@@ -29,6 +29,7 @@ class Shift:
     lowering: tuple[Write, ...] = ()
     raising: tuple[Write, ...] = ()
     share: int | None = None  # percent that they give the canary by the route
+    parts: Mapping[str, int] = field(default_factory=dict)  # in percent by revision, as they leave the route
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,8 @@ def shift(scene: Scene, course: Course) -> Shift:
     canary = scene.roles.canary
     share = split.parts.get(canary.name, 0) if canary and route else None
     if _rises(scene, split):
-        return Shift((*gone, *service), route, share)
-    return Shift((*gone, *service, *route), (), share)
+        return Shift((*gone, *service), route, share, split.parts)
+    return Shift((*gone, *service, *route), (), share, split.parts)
 
 
 def _service(scene: Scene, revision: str | None, risky: bool) -> Iterator[Write]:
@@ -88,7 +89,7 @@ def wanted(scene: Scene, course: Course) -> Split:
 
 def _split(scene: Scene, turn: Turn, stable: Revision, canary: Revision) -> Split:
     """What the step asks for, but no more than the canary's part of the ready pods can carry."""
-    step, ready = _step(scene, turn), canary.ready + stable.ready
+    step, ready = step_at(steps_of(scene.spec), turn.rollout), canary.ready + stable.ready
     share = 100 * canary.ready // ready if ready else 0
     bounds = scene.bounds(turn.rollout.borrowed)
     # Without a surge stable's last pod makes room for the canary's last, so its requests must have gone before it.
@@ -105,11 +106,6 @@ def _split(scene: Scene, turn: Turn, stable: Revision, canary: Revision) -> Spli
 
 def _parts(parts: Mapping[str, int], cohort: str = "") -> Split:
     return Split({revision: part for revision, part in parts.items() if part > 0}, cohort)
-
-
-def _step(scene: Scene, turn: Turn) -> Step:
-    steps = steps_of(scene.spec)
-    return steps[min(turn.rollout.step, len(steps) - 1)]
 
 
 def _leaving(scene: Scene, stable: Revision) -> Split:
@@ -228,13 +224,12 @@ def _unused_route(scene: Scene) -> Iterator[Write]:
         yield deleted(live, "spec.traffic.gateway is not set any more")
 
 
-def remaining(scene: Scene, course: Course) -> frozenset[str]:
+def remaining(scene: Scene, requests: Shift) -> frozenset[str]:
     """Who carries before and after the writes of this pass: only their pods are capacity for what others may spare.
 
     Behind a gateway not whom only `Service <name>` selects: what comes by the route does not reach them.
     """
-    parts = wanted(scene, course).parts if scene.routing.gateway else {}
-    return scene.routing.carriers & parts.keys() if parts else scene.carriers
+    return scene.routing.carriers & requests.parts.keys() if requests.parts else scene.carriers
 
 
 def lingering(scene: Scene, revision: Revision) -> int:

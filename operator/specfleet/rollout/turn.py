@@ -1,5 +1,6 @@
 """What a look at a canary takes and what it gives: the user's policy, what was seen, the turn that follows. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specfleet.api.reasons import Reason
@@ -21,6 +22,11 @@ class Step:
 
     def __str__(self) -> str:
         return f"cohort {self.cohort}" if self.cohort else f"{self.weight}%"
+
+
+def step_at(steps: Sequence[Step], rollout: Rollout) -> Step:
+    """The step that a rollout stands at: the last one where the spec has fewer by now."""
+    return steps[min(rollout.step, len(steps) - 1)]
 
 
 @dataclass(frozen=True, slots=True)

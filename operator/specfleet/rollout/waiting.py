@@ -10,6 +10,7 @@ from specfleet.rollout.world import rfc3339
 
 
 def blocked(rollout: Rollout, facts: Facts, shape: Shape) -> Note | None:
+    """What stops the pods as they are, until it has passed."""
     if shape.stable and not facts.stable.ready and not rollout.promoting:
         carries = f"{facts.canary.name} carries all" if facts.carrying and facts.canary.ready else "nobody serves"
         return Note(Reason.STABLE_UNAVAILABLE, f"no pod of {facts.stable.name} is ready; {carries}")
@@ -42,6 +43,7 @@ def shifting(rollout: Rollout, facts: Facts, step: Step, shape: Shape) -> Note |
 
 
 def short(rollout: Rollout, facts: Facts, shape: Shape) -> Note | None:
+    """Pods that are still to come, or of stable still to go."""
     stable_left = facts.stable.wanted - len(facts.stable.draining)
     if facts.canary.ready < shape.canary or stable_left > shape.stable:
         return _starting(rollout, facts, shape)
@@ -59,6 +61,7 @@ def _starting(rollout: Rollout, facts: Facts, shape: Shape) -> Note:
 
 
 def paused() -> Note:
+    """The user's pause."""
     return Note(Reason.CANARY_PAUSED, "spec.paused is true; guards stay on")
 
 
@@ -82,6 +85,7 @@ def reachable_percent(weight: int, shape: Shape, gateway: bool) -> int:
 
 
 def unproven(verdict: Verdict) -> Note:
+    """What the verdict lacks."""
     reasons = {
         Outcome.NO_TRAFFIC: Reason.NO_TRAFFIC,
         Outcome.INSUFFICIENT_OVERLAP: Reason.INSUFFICIENT_OVERLAP,

@@ -16,7 +16,7 @@ from specfleet.rollout.moves import Drain, Fleet, Restore, Scale, moves
 from specfleet.rollout.preconditions import Verb, Write, applied, deleted, patched
 from specfleet.rollout.revision import identity, pick_hash
 from specfleet.rollout.scene import Scene
-from specfleet.rollout.traffic import lingering, remaining, shift
+from specfleet.rollout.traffic import Shift, lingering, remaining, shift
 from specfleet.rollout.world import Pod, Raw, Revision, rfc3339
 
 SETTLE_SECONDS = 3.0  # endpoints take a moment to reach every proxy: a pod is not idle before
@@ -28,7 +28,7 @@ def writes(scene: Scene, course: Course) -> list[Write]:
     if requests.share is not None and course.memory.rollout:
         rollout = replace(course.memory.rollout, sent=requests.share, sent_at=scene.now)
         course = replace(course, memory=replace(course.memory, rollout=rollout))
-    workloads = list(_workloads(scene, course))
+    workloads = list(_workloads(scene, course, requests))
     return [
         *_marked(course, urgent=True),
         *_unlatched(scene),
@@ -76,7 +76,7 @@ def _created(scene: Scene, course: Course) -> Iterator[Write]:
     yield Write(Verb.CREATE, record, f"revision {number}: {name}")
 
 
-def _workloads(scene: Scene, course: Course) -> Iterator[Write]:
+def _workloads(scene: Scene, course: Course, requests: Shift) -> Iterator[Write]:
     rollout = course.memory.rollout
     wanted = dict(course.wanted)
     for item in _outgoing(scene):
@@ -84,7 +84,7 @@ def _workloads(scene: Scene, course: Course) -> Iterator[Write]:
     fleet = Fleet(
         revisions=_growing_order(scene),
         wanted=wanted,
-        carriers=remaining(scene, course),
+        carriers=remaining(scene, requests),
         bounds=scene.bounds(rollout.borrowed if rollout else scene.borrows),
         finished=lambda pod: _finished(scene, pod),
         lingering=sum(_lingers(pod, scene.now) for item in scene.revisions.values() for pod in item.pods),

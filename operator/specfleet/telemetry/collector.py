@@ -3,6 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from statistics import median
 
 from specfleet.telemetry.counters import Observation, Tally, difference
@@ -104,7 +105,7 @@ class Collector:
         """Acceptance of the first drafted token has fallen steeply from the last scrape but one to the last one."""
         ticks: dict[int, Tally] = {}
         for track in self._current(arm).values():
-            for tick, delta in track.window:
+            for tick, delta in islice(reversed(track.window), 2):
                 ticks[tick] = ticks.get(tick, Tally.zero()) + delta
         before, after = (
             position_acceptance(ticks.get(tick, Tally.zero()), 0) for tick in (self._ticks - 1, self._ticks)
