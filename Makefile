@@ -4,7 +4,7 @@ PY := .venv/bin/python
 export PYTHONPATH := e2e
 PYTEST := .venv/bin/pytest
 
-.PHONY: help demo demo-vllm test e2e e2e-full bench-control bench-judge lint generate lock cluster clean
+.PHONY: help demo demo-vllm test e2e e2e-gateway-short e2e-full bench-control bench-judge lint generate lock cluster clean
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -21,6 +21,10 @@ test: .venv/.ready ## unit tests, golden transcripts, and the operator against a
 e2e: .venv/.ready ## scenarios on a real one-node cluster (root); GATEWAY=envoy or contour: those of a real gateway
 	@$(PY) -m harness build
 	@$(PYTEST) e2e -m $(if $(GATEWAY),gateway,'not vllm')
+
+e2e-gateway-short: .venv/.ready ## one promotion through Envoy Gateway under load, no request lost (root)
+	@$(PY) -m harness build
+	@GATEWAY=envoy $(PYTEST) e2e -m gateway -k short
 
 e2e-full: demo e2e demo-vllm ## everything that runs on a cluster or on a real vLLM
 	@$(MAKE) e2e GATEWAY=envoy

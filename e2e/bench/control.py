@@ -1,6 +1,7 @@
 """`make bench-control`: what a rollout costs, how fast a collapsed canary is taken away; Argo Rollouts in one run.
 
-Then a fleet at rest, and what a page and a pass cost. docs/benchmarks.md is written when every part was measured.
+Then a fleet at rest, and what a page and a pass cost. Each of the three parts of docs/benchmarks.md is replaced when it
+was measured whole.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import NoReturn
@@ -61,22 +62,32 @@ def measured(arena: Arena, one: Contender, parts: Sequence[str], runs: int, phas
     )
 
 
-def measure(asked: Asked) -> list[Section]:
-    """Every part that was asked for."""
-    found: list[Section] = []
-    if set(asked.parts) & set(ON_CLUSTER):
-        found += on_cluster(asked)
+def groups(asked: Asked) -> Iterator[tuple[str, bool, Callable[[], list[Section]]]]:
+    """What is measured together: the name of its part of the page, whether all of it was asked for, how."""
+    together = set(asked.parts) & set(ON_CLUSTER)
+    if together:
+        yield "control", len(together) == len(ON_CLUSTER) and asked.peer_runs > 0, lambda: list(on_cluster(asked))
     if "rest" in asked.parts:
-        found.append(rest.measure())
+        yield "rest", True, lambda: [rest.measure()]
     if "micro" in asked.parts:
-        found.append(micro.measure())
+        yield "micro", True, lambda: [micro.measure()]
+
+
+def measure(asked: Asked) -> list[Section]:
+    """Every part that was asked for, printed and written as soon as it is known."""
+    found: list[Section] = []
+    for name, whole, measured_now in groups(asked):
+        found += (sections_now := measured_now())
+        print("\n".join(report.rendered(section) for section in sections_now))
+        if whole:
+            print(report.write(name, sections_now))
     return found
 
 
 def _asked() -> Asked:
     parser = argparse.ArgumentParser(prog="python -m bench.control", description=__doc__)
     parser.add_argument(
-        "--only", nargs="+", choices=PARTS, default=PARTS, help="these parts; the page is left as it is"
+        "--only", nargs="+", choices=PARTS, default=PARTS, help="these parts; promotion, collapse and quiet go together"
     )
     parser.add_argument("--runs", type=int, default=20, help="collapses of ours (default: 20)")
     parser.add_argument("--peer-runs", type=int, default=3, help="of Argo's; 0 leaves it out (default: 3)")
@@ -99,9 +110,6 @@ def main() -> int:
         sys.exit(f"bench-control: {error}")
     except KeyboardInterrupt:
         sys.exit("bench-control: interrupted; everything is stopped")
-    print("\n".join(report.rendered(section) for section in found))
-    if set(asked.parts) == set(PARTS):
-        print(report.write("control", found))
     return int(any(figure.met is False for section in found for figure in section.figures))
 
 
