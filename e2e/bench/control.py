@@ -43,7 +43,9 @@ def on_cluster(asked: Asked) -> Iterator[Section]:
     argo_build.ensure()  # before a cluster waits for it
     with Stage(gpus=GPUS, audit=True) as stage, Arena(stage, SEED) as arena:
         with Ours(arena).running() as ours:
-            mine, template = measured(arena, ours, asked.parts, asked.runs, SCRAPE_SECONDS), ours.template()
+            template = ours.template()  # before the change that is promoted: Argo's is to promote the same
+            mine = measured(arena, ours, asked.parts, asked.runs, SCRAPE_SECONDS)
+        report.save("control", {"specfleet": asdict(mine)})
         peers = Results()
         if asked.peer_runs:
             with Argo.running(arena, template) as argo:
