@@ -262,6 +262,23 @@ def test_pods_that_contradict_the_shipped_spread_are_believed_more() -> None:
     assert doubted - at_the_edge > 1.5 * (at_the_edge - believed)
 
 
+def test_how_the_canarys_pods_differ_tells_of_the_fleet_too() -> None:
+    """Two stable pods may be alike by chance. Where the canary's two are not, the interval is wider."""
+
+    def reach(points: float) -> float:
+        total = EMPTY
+        for _ in range(20):
+            shift = points / 100 * BUSY.draft_tokens
+            canary = {f"c{sign}": replace(BUSY, accepted=BUSY.accepted + sign * shift) for sign in (-1, 1)}
+            total = total.add(Block({"s1": BUSY, "s2": BUSY}, canary))
+        acceptance = of(judge(total, True, POLICY), Metric.ACCEPTANCE)
+        assert acceptance.lower is not None
+        assert acceptance.estimate == pytest.approx(0.0)
+        return -acceptance.lower
+
+    assert reach(3) > 1.5 * reach(0)
+
+
 counts = st.integers(0, 2000).map(float)
 work = st.builds(
     lambda outputs, accepted, seconds, errors, requests: replace(

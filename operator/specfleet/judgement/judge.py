@@ -68,17 +68,16 @@ def resolvable_margin(
     """The smallest margin, in the metric's unit, at which an equal canary is proven four times in five.
 
     t·s·√(1/C+1/S) for the bound, the interval's half-width after the longest analysis, and what the luck of this
-    canary's pods takes: 0.84·s·√(1/C+1/S). Before there is `evidence` of stable's pods, s is the shipped spread and the
+    canary's pods takes: 0.84·s·√(1/C+1/S). Before there is `evidence`, s is the shipped spread and the
     half-width unknown: the margin that no traffic makes smaller. Infinite without pods on either side.
     """
     if canary_pods < 1 or stable_pods < 1:
         return math.inf
     ratio, share = RATIOS[metric], math.sqrt(1 / canary_pods + 1 / stable_pods)
-    known = [tally for tally in evidence.pods[Arm.STABLE].values() if ratio.known(tally)]
-    if not known:
+    if not any(ratio.known(tally) for tally in evidence.pods[Arm.STABLE].values()):
         return (t_quantile(1 - ALPHA, ratio.spread_freedom + stable_pods - 1) + POWER) * ratio.spread * share
-    spread = _spread(ratio, evidence.pods[Arm.STABLE], pool(evidence.pods[Arm.STABLE]))
-    luck = max(POWER * spread.assumed, t_quantile(LUCK, max(len(known) - 1, 1)) * spread.measured) * share
+    spread = _spread(ratio, evidence.pods, {arm: pool(evidence.pods[arm]) for arm in Arm})
+    luck = max(POWER * spread.assumed, t_quantile(LUCK, max(spread.measured_freedom, 1)) * spread.measured) * share
     noise, width = _noise(ratio, evidence, share, policy) if policy else (0.0, 0.0)
     return t_quantile(1 - ALPHA, spread.freedom) * spread.assumed * share + width + math.hypot(luck, noise)
 
@@ -187,7 +186,7 @@ def _interval(
     alarm, with 1 − alpha ÷ failing."""
     estimate, sigma = _effect(ratio, rows)
     trials = min(map(ratio.trials, totals.values()))
-    spread = _spread(ratio, pods[Arm.STABLE], totals[Arm.STABLE])
+    spread = _spread(ratio, pods, totals)
     share = math.sqrt(_concentration(ratio, pods[Arm.CANARY]) + _concentration(ratio, pods[Arm.STABLE]))
 
     def reach(alpha: float) -> float:
@@ -229,24 +228,33 @@ class _Spread:
 
     assumed: float
     freedom: float  # its degrees of freedom
-    measured: float  # without the shipped one; 0 if only one pod was measured
+    measured: float  # without the shipped one; 0 where no arm has two pods
+    measured_freedom: int
 
 
-def _spread(ratio: Ratio, stable: Mapping[str, Tally], total: Tally) -> _Spread:
-    """Measured on stable's pods, weighted by what each did, and drawn towards the shipped spread as if that had been
-    measured on `spread_freedom` + 1 pods: with one stable pod nothing else is known. One that the pods contradict is
-    believed less: it would make the bound too short (pods that differ by 3.4 points raised 6 to 9 % false alarms).
+def _spread(ratio: Ratio, pods: Pods, totals: Totals) -> _Spread:
+    """Measured among each arm's own pods, weighted by what each did, and drawn towards the shipped spread as if that
+    had been measured on `spread_freedom` + 1 pods: with one pod in each arm nothing else is known. One that the pods
+    contradict is believed less: it would make the bound too short (pods that differ by 3.4 points raised 6 to 9 %
+    false alarms). What lies *between* the arms is not in it: that is what is judged.
     """
-    tallies = [tally for tally in stable.values() if ratio.known(tally)]
-    pooled, work = ratio.value(total), sum(map(ratio.denominator, tallies))
-    squares = sum(ratio.denominator(t) / work * ratio.difference(ratio.value(t), pooled)[0] ** 2 for t in tallies)
-    measured = len(tallies) - 1
-    # The measured variance is squares · n ÷ (n − 1) and has n − 1 degrees of freedom.
-    alone = math.sqrt(squares * len(tallies) / measured) if measured else 0.0
+    squares, measured = 0.0, 0
+    for arm, tallies in pods.items():
+        known = [tally for tally in tallies.values() if ratio.known(tally)]
+        if len(known) > 1:
+            squares += len(known) * _variance(ratio, known, ratio.value(totals[arm]))
+            measured += len(known) - 1
+    alone = math.sqrt(squares / measured) if measured else 0.0
     shipped = ratio.spread_freedom / (2 if alone > DOUBT * ratio.spread else 1)
     freedom = shipped + measured
     variance = (shipped * ratio.spread**2 + measured * alone**2) / freedom
-    return _Spread(math.sqrt(variance), freedom, alone)
+    return _Spread(math.sqrt(variance), freedom, alone, measured)
+
+
+def _variance(ratio: Ratio, pods: Sequence[Tally], mean: float) -> float:
+    """Of the pods around their mean, in the metric's unit squared, each pod by its share of the work."""
+    work = sum(map(ratio.denominator, pods))
+    return sum(ratio.denominator(pod) / work * ratio.difference(ratio.value(pod), mean)[0] ** 2 for pod in pods)
 
 
 def _concentration(ratio: Ratio, pods: Mapping[str, Tally]) -> float:
