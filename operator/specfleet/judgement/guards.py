@@ -48,7 +48,7 @@ class Fit:
     @property
     def lost(self) -> float | None:
         """Percent of stable's cache that the canary's lacks; negative where it is larger."""
-        return 100 * (1 - self.canary / self.stable) if self.canary is not None and self.stable else None
+        return 100 - 100 * self.canary / self.stable if self.canary is not None and self.stable else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,6 @@ def _words(payload: Raw) -> list[str]:
 
 
 def _container(payload: Raw) -> Mapping[str, Any]:
-    containers: Sequence[Mapping[str, Any]] = ((payload.get("template") or {}).get("spec") or {}).get("containers") or (
-        {},
-    )
+    pod = (payload.get("template") or {}).get("spec") or {}
+    containers: Sequence[Mapping[str, Any]] = pod.get("containers") or ({},)
     return containers[0]

@@ -30,13 +30,8 @@ class Dials:
     def __post_init__(self) -> None:
         if self.metrics not in METRICS_FAULTS:
             raise ValueError(f"metrics must be one of {', '.join(METRICS_FAULTS)}")
-        if (
-            self.acceptance < 0
-            or self.speed <= 0
-            or not 0 <= self.errors <= 1
-            or self.start_seconds < 0
-            or not 0 < self.kv <= 1
-        ):
+        shares = 0 <= self.errors <= 1 and 0 < self.kv <= 1
+        if self.acceptance < 0 or self.speed <= 0 or not shares or self.start_seconds < 0:
             raise ValueError(
                 "acceptance and start_seconds must be at least 0, speed above 0, errors within 0 and 1, kv above 0 to 1"
             )
