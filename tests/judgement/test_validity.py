@@ -126,6 +126,18 @@ def test_blocks_of_the_former_format_have_no_first_position_and_are_not_read_as_
     assert (acceptance.outcome, acceptance.blocks) == (Outcome.INSUFFICIENT_DATA, 0)
 
 
+# Adaptive verification
+
+
+def test_acceptance_that_the_counters_hide_is_no_gate_and_says_why() -> None:
+    """Drafts that were trimmed before verification count as drafted in full (vllm#47808)."""
+    trimmed = replace(REAL, draft_tokens=3 * REAL.draft_tokens)
+    verdict = judge(evidence(REAL, trimmed), True, replace(POLICY, hidden=True))
+    assert of(verdict, Metric.ACCEPTANCE).outcome is Outcome.NOT_COMPARABLE
+    assert of(verdict, Metric.ACCEPTANCE).message.startswith("acceptance: vLLM counts draft tokens that it does not")
+    assert verdict.proven
+
+
 # The identity of the counters
 
 

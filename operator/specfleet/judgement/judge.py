@@ -16,7 +16,8 @@ ALPHA = 0.05
 POWER = 0.84  # standard errors above the bound for it to clear the margin four times in five (Φ(0.84) = 0.8)
 LUCK = 0.85  # the same of measured pods: a little more, since metrics that do not vary as one must all be lucky
 DOUBT = 1.5  # a measured spread so many times the shipped one: the fleet is not like that, the shipped one counts half
-UNCOMPARED = "the arms draft differently, not at all, or in ways that the counters hide"
+UNCOMPARED = "the arms draft differently, or not at all"
+HIDDEN = "vLLM counts draft tokens that it does not verify, or accepts them by a rule"
 
 Pods = Mapping[Arm, Mapping[str, Tally]]
 Totals = Mapping[Arm, Tally]  # each arm's pods pooled
@@ -28,7 +29,8 @@ class Policy:
     """Margins (≥ 0, how much worse a canary may be) and how much evidence a verdict needs.
 
     `ttft_limit` is the user's, in seconds to the first token; without one that metric is not judged. `scheduled` says
-    that the proposal length follows the batch, so that acceptance is compared at the first position only.
+    that the proposal length follows the batch, so that acceptance is compared at the first position only, and `hidden`
+    that the canary's counters do not show what its drafts are worth.
     """
 
     speed_percent: float  # of stable's speed
@@ -41,6 +43,7 @@ class Policy:
     ttft_points: float = 2
     ttft_limit: float | None = None
     scheduled: bool = False
+    hidden: bool = False
 
     def margin(self, metric: Metric) -> float:
         """The metric's margin in its own unit."""
@@ -61,7 +64,9 @@ def judge(evidence: Evidence, acceptance_comparable: bool, policy: Policy) -> Ve
 
     May be asked after every block: the intervals hold at all looks together.
     """
-    comparable = acceptance_comparable and (not evidence.blocks or _any_speculation(evidence.pods))
+    comparable = (
+        acceptance_comparable and not policy.hidden and (not evidence.blocks or _any_speculation(evidence.pods))
+    )
     judged = [metric for metric in Metric if metric is not Metric.TTFT or policy.ttft_limit is not None]
     failing = len(judged) if comparable else len(judged) - 1
     totals = {arm: pool(evidence.pods[arm]) for arm in (Arm.CANARY, Arm.STABLE)}
@@ -69,7 +74,7 @@ def judge(evidence: Evidence, acceptance_comparable: bool, policy: Policy) -> Ve
         tuple(
             _judge(metric, evidence, totals, policy, failing)
             if comparable or metric is not Metric.ACCEPTANCE
-            else _held(metric, policy, 0, Outcome.NOT_COMPARABLE, UNCOMPARED)
+            else _held(metric, policy, 0, Outcome.NOT_COMPARABLE, HIDDEN if policy.hidden else UNCOMPARED)
             for metric in judged
         )
     )

@@ -22,7 +22,12 @@ ENVIRONMENT_ASIDE = ("VLLM_ENGINE_READY_TIMEOUT_S", "HF_HUB_OFFLINE")
 def comparable(stable: Revision, canary: Revision) -> bool:
     """Whether the arms draft alike, and their counters say what was verified."""
     alike = all(stable.payload.get(key) == canary.payload.get(key) for key in COMPARED)
-    return alike and not _hides(stable.payload) and not _hides(canary.payload)
+    return alike and not any(hides(_speculative_config(arm.payload)) for arm in (stable, canary))
+
+
+def hides(config: Mapping[str, Any]) -> bool:
+    """Whether a speculative config, or its options, makes vLLM count what is no acceptance."""
+    return any(config.get(key) == value for key, value in HIDING.items())
 
 
 def predicted_loss(stable: Raw, canary: Raw) -> float | None:
@@ -34,11 +39,6 @@ def predicted_loss(stable: Raw, canary: Raw) -> float | None:
     if _engine(stable) != _engine(canary):
         return None
     return 0.0 if _drafter(stable) == _drafter(canary) else float(TAKES.get(str(canary.get("method")), 0))
-
-
-def _hides(payload: Raw) -> bool:
-    config = _speculative_config(payload)
-    return any(config.get(key) == value for key, value in HIDING.items())
 
 
 def _drafter(payload: Raw) -> Mapping[str, Any]:

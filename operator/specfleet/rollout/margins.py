@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.judgement.judge import Policy, resolvable_margin
 from specfleet.judgement.verdict import Metric
+from specfleet.rollout.compared import hides
 from specfleet.rollout.memory import Rollout
 from specfleet.rollout.shape import Bounds, Shape, limit, shape_for
 from specfleet.telemetry.evidence import EMPTY, Evidence
@@ -70,6 +71,7 @@ def policy(spec: SpecDecodeDeploymentSpec, begun: Shape | None = None) -> Policy
         ttft_points=_margin(spec, Metric.TTFT, shape),
         ttft_limit=slo.time_to_first_token if slo else None,
         scheduled=bool(spec.speculation.schedule),
+        hidden=hides(spec.speculation.options),
     )
 
 
