@@ -117,16 +117,16 @@ def measured(noise, blocks=20):
 
 def test_what_can_be_resolved_follows_the_fleets_own_noise_once_there_is_evidence():
     fleet = spec(replicas=4)
-    shipped = resolvable(fleet, Metric.SPEED)
-    quiet, loud = (resolvable(fleet, Metric.SPEED, measured(noise)) for noise in (0, 12))
-    assert quiet < shipped < loud
-    assert resolvable(fleet, Metric.SPEED, measured(12, blocks=7)) == shipped
-    assert resolvable(spec(replicas=1, rollout={"maxSurge": 0}), Metric.SPEED) is None
+    shipped = resolvable(fleet)
+    quiet, loud = (resolvable(fleet, measured(noise)) for noise in (0, 12))
+    assert quiet[Metric.SPEED] < shipped[Metric.SPEED] < loud[Metric.SPEED]
+    assert resolvable(fleet, measured(12, blocks=7)) == shipped
+    assert resolvable(spec(replicas=1, rollout={"maxSurge": 0})) == {}
 
 
 def test_a_margin_that_the_fleets_noise_makes_hopeless_is_remarked_in_whole_numbers_and_stays():
     fleet = spec(replicas=4)
-    (said,) = remarks(fleet, measured(12))
+    (said,) = remarks(fleet, resolvable(fleet, measured(12)))
     assert "speedPercent is 6, but 2 canary and 2 stable pods" in said
     assert ".0: no canary may ever be proven" in said
     assert policy(fleet).margin(Metric.SPEED) == 6

@@ -6,12 +6,13 @@ from typing import Any
 
 from specfleet.judgement.guards import MAX_UNPREDICTED
 from specfleet.judgement.verdict import Metric
+from specfleet.rollout.course import Course
 from specfleet.rollout.facts import fit
 from specfleet.rollout.margins import planned, resolvable
 from specfleet.rollout.scene import ArmSeen, Scene
 from specfleet.rollout.world import Raw, Revision
 from specfleet.telemetry.derived import acceptance_rate, step_time, time_per_output_token, tokens_per_step
-from specfleet.telemetry.evidence import EMPTY, Evidence
+from specfleet.telemetry.evidence import EMPTY
 
 NOISE = 5.0  # standard errors by which a printed figure must move: 100 quiet fleets write it a few times an hour
 
@@ -69,12 +70,11 @@ def fitting(scene: Scene, revision: Revision) -> str | None:
     return f"{sizes}; at least {-found.predicted - MAX_UNPREDICTED:+.0f} % expected"
 
 
-def resolved(scene: Scene, metric: Metric) -> float | None:
-    """The smallest margin that the pods of the last step can prove, by what the rollout has measured so far."""
-    return resolvable(scene.spec, metric, evidence_of(scene), planned(scene.memory.rollout))
-
-
-def evidence_of(scene: Scene) -> Evidence:
-    """What was measured of the rollout that is under way."""
+def resolved(scene: Scene, course: Course) -> Mapping[Metric, float]:
+    """The smallest margins that the pods of the last step can prove, by what the rollout has measured so far; none
+    where nothing is compared."""
     rollout = scene.memory.rollout
-    return scene.seen.evidence if rollout and scene.seen.evidence_of == rollout.uids else EMPTY
+    if course.verdict is None:
+        return {}
+    evidence = scene.seen.evidence if rollout and scene.seen.evidence_of == rollout.uids else EMPTY
+    return resolvable(scene.spec, evidence, planned(rollout))

@@ -1,7 +1,7 @@
 """How much worse a canary may be, and whether the last step's pods can tell: the judge's policy for a spec. Pure."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.judgement.judge import Policy, resolvable_margin
@@ -76,33 +76,38 @@ def policy(spec: SpecDecodeDeploymentSpec, begun: Shape | None = None) -> Policy
 
 
 def resolvable(
-    spec: SpecDecodeDeploymentSpec, metric: Metric, evidence: Evidence = EMPTY, begun: Shape | None = None
-) -> float | None:
-    """The smallest margin that the last step's pods, as they are asked for now, can prove an equal canary at.
+    spec: SpecDecodeDeploymentSpec, evidence: Evidence = EMPTY, begun: Shape | None = None
+) -> Mapping[Metric, float]:
+    """The smallest margins that the last step's pods, as they are asked for now, can prove an equal canary at.
 
-    Follows the fleet's own noise once there is enough evidence, and what is known of GPUs before. None without room
-    for a canary.
+    They follow the fleet's own noise once there is enough evidence, and what is known of GPUs before. Empty without
+    room for a canary.
     """
-    shape, judged = last_shape(spec), policy(spec, begun)
+    shape = last_shape(spec)
     if shape is None or not shape.canary or not shape.stable:
-        return None
+        return {}
+    judged = policy(spec, begun)
     known = evidence if len(evidence.blocks) >= judged.min_blocks else EMPTY
-    return resolvable_margin(shape.canary, shape.stable, metric, known, judged)
+    metrics = [metric for metric in FIELDS if _judged(spec, metric)]
+    return {metric: resolvable_margin(shape.canary, shape.stable, metric, known, judged) for metric in metrics}
 
 
-def remarks(spec: SpecDecodeDeploymentSpec, evidence: Evidence = EMPTY, begun: Shape | None = None) -> Iterator[str]:
-    """What to know about the margins of a rollout: each that was widened, and each that cannot be resolved."""
+def remarks(
+    spec: SpecDecodeDeploymentSpec, measured: Mapping[Metric, float] | None = None, begun: Shape | None = None
+) -> Iterator[str]:
+    """What to know about the margins of a rollout: each that was widened, and each that cannot be resolved.
+
+    `measured` is what `resolvable` made of evidence. It moves with every block, so it is said in whole numbers: these
+    hardly do, and status is written when they do.
+    """
     shape = last_shape(spec)
     if not spec.replicas:
         return
     if shape is None:
         yield "spec.rollout.maxSurge leaves no room for a canary beside a pod of stable; allow a surge or add replicas"
         return
-    for metric, field in FIELDS.items():
-        if _judged(spec, metric) and (least := resolvable(spec, metric, evidence, begun)) is not None:
-            # What is measured moves with every block; whole numbers hardly do, and status is written when they do.
-            stepped = math.ceil(least) if evidence.blocks else least
-            yield from _remark(spec, metric, field, shape, stepped, begun)
+    for metric, least in (measured or resolvable(spec)).items():
+        yield from _remark(spec, metric, shape, math.ceil(least) if measured else least, begun)
 
 
 def _judged(spec: SpecDecodeDeploymentSpec, metric: Metric) -> bool:
@@ -112,9 +117,9 @@ def _judged(spec: SpecDecodeDeploymentSpec, metric: Metric) -> bool:
 
 
 def _remark(
-    spec: SpecDecodeDeploymentSpec, metric: Metric, field: str, shape: Shape, least: float, begun: Shape | None
+    spec: SpecDecodeDeploymentSpec, metric: Metric, shape: Shape, least: float, begun: Shape | None
 ) -> Iterator[str]:
-    margins, plan = spec.rollout.analysis.margins, begun or shape
+    margins, plan, field = spec.rollout.analysis.margins, begun or shape, FIELDS[metric]
     given, used = getattr(margins, field), _margin(spec, metric, plan)
     name = f"spec.rollout.analysis.margins.{type(margins).model_fields[field].alias}"
     if used < least:

@@ -8,11 +8,11 @@ from specfleet.api import names
 from specfleet.api.conditions import Status, Type, condition, find, merge
 from specfleet.api.reasons import Reason
 from specfleet.api.validation import findings, not_implemented
-from specfleet.judgement.verdict import MetricVerdict
+from specfleet.judgement.verdict import Metric, MetricVerdict
 from specfleet.resources.revision import render
 from specfleet.rollout.course import Course
 from specfleet.rollout.facts import steps_of
-from specfleet.rollout.figures import evidence_of, fitting, measured, per_token, resolved
+from specfleet.rollout.figures import fitting, measured, per_token, resolved
 from specfleet.rollout.margins import planned, remarks
 from specfleet.rollout.note import Note
 from specfleet.rollout.orders import ignored
@@ -40,6 +40,7 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
     old = scene.sdd.get("status") or {}
     hold = _hindered(scene, problems) or _awake(course.hold, old)
     stable, canary = scene.roles.stable, scene.roles.canary
+    judged, least = course.verdict.metrics if course.verdict else (), resolved(scene, course)
     known: dict[str, Any] = {
         "observedGeneration": _generation(scene.sdd),
         "conditions": merge(old.get("conditions") or (), _conditions(scene, hold, problems), time),
@@ -57,10 +58,10 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "gpu": "/".join(scene.spec.accelerator.products)[:MAX_SHORT] or None,
         "routing": list(_routing(scene)) or None,
         "url": f"http://{scene.name}.{scene.sdd['metadata']['namespace']}:{names.PORT}",
-        "metrics": [_metric(scene, item) for item in course.verdict.metrics] if course.verdict else None,
+        "metrics": [_metric(item, least.get(item.metric)) for item in judged] or None,
         "decisions": [_decision(item) for item in reversed(course.memory.decisions)] or None,
         "lastHandledAction": _action(scene, course),
-        "findings": list(dict.fromkeys(_clip(text) for text in _findings(scene)))[:32] or None,
+        "findings": list(dict.fromkeys(_clip(text) for text in _findings(scene, least)))[:32] or None,
         **measured(scene, old),
     }
     return {key: value for key, value in known.items() if value is not None}
@@ -122,10 +123,10 @@ def _conditions(scene: Scene, hold: Note, problems: tuple[str, ...]) -> list[dic
     return said
 
 
-def _findings(scene: Scene) -> tuple[str, ...]:
+def _findings(scene: Scene, least: Mapping[Metric, float]) -> tuple[str, ...]:
     objects, route = scene.objects, scene.routing.route
     around = route_findings(scene.sdd, scene.spec.traffic, route, objects.gateways, objects.neighbours)
-    margins = remarks(scene.spec, evidence_of(scene), planned(scene.memory.rollout))
+    margins = remarks(scene.spec, least, planned(scene.memory.rollout))
     return (*findings(scene.spec), *margins, *around)
 
 
@@ -239,9 +240,9 @@ def _length(revision: Revision | None) -> str | None:
     return "auto" if length is None else str(length) if length else "off"
 
 
-def _metric(scene: Scene, item: MetricVerdict) -> dict[str, Any]:
+def _metric(item: MetricVerdict, least: float | None) -> dict[str, Any]:
     numbers = {"estimate": item.estimate, "lower": item.lower, "upper": item.upper, "margin": item.margin}
-    numbers["resolvable"] = resolved(scene, item.metric)
+    numbers["resolvable"] = least
     return {
         "name": str(item.metric),
         "outcome": str(item.outcome),
