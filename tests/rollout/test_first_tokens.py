@@ -110,6 +110,17 @@ async def test_once_it_carries_requests_a_small_kv_cache_ends_no_canary(at_rest)
     await story.run_until(lambda: story.stable.number == 2)
 
 
+async def test_what_an_undo_returns_to_need_not_have_as_large_a_kv_cache(at_rest):
+    story = await at_rest()
+    story.behave(1, blocks=20_000)
+    longer(story)
+    await story.run_until(lambda: story.stable.number == 2)
+    await story.run(120)
+    action = {"type": "Undo", "revision": story.revision(2).name, "id": "1"}
+    story.edit("undo", rollout={"action": action})
+    await story.run_until(lambda: story.stable.number == 1)
+
+
 @pytest.mark.parametrize("number", [1, 2])
 async def test_a_kv_cache_of_unknown_size_is_no_obstacle_and_is_shown(at_rest, number):
     story = await at_rest()

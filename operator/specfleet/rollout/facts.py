@@ -54,7 +54,7 @@ def canary_facts(
     """All that `advance` asks about; `seen` is the verdict on the evidence so far."""
     asked = ordered(scene, canary)
     mine, theirs = arm_facts(scene, canary, scene.seen.canary), arm_facts(scene, stable, scene.seen.stable)
-    if not exposed(scene, canary):
+    if not exposed(scene, canary) and not scene.roles.undoing:
         mine = replace(mine, fit=fit(scene, stable, canary))
     return Facts(
         canary=canary,
