@@ -10,6 +10,7 @@ import resource
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 from aiohttp import web
@@ -54,7 +55,8 @@ class Metrics:
     def page(self) -> bytes:
         """The page as of now."""
         self.pump.turn()
-        return render(self.identity, self.pump.engine.counters, self.http, process_facts()).encode()
+        identity = replace(self.identity, kv=self.state.dials.kv)
+        return render(identity, self.pump.engine.counters, self.http, process_facts()).encode()
 
     async def scrape(self, request: web.Request) -> web.StreamResponse:
         """GET /metrics, or what the dial makes of it."""

@@ -42,7 +42,8 @@ async def test_it_judges_as_the_operator_does_and_what_it_asks_for_is_what_moves
     while settling(story.sdd).settled is None:
         this = told(story)
         assert this.record.trouble == ""
-        metrics = story.status.get("metrics", [])
+        written = story.status.get("metrics", [])
+        metrics = [{key: value for key, value in item.items() if key != "resolvable"} for item in written]
         if this.verdict and [item.blocks for item in this.verdict.metrics] == [item["blocks"] for item in metrics]:
             judged += 1  # a status may tell of the look before: figures are not rewritten at every one
             assert [raw(item) for item in this.verdict.metrics] == metrics

@@ -58,19 +58,19 @@ def test_the_example_of_a_users_route_fits_its_fleet():
 def test_each_kind_of_problem_is_a_line_with_its_document_and_name():
     wrong = fleet(replicas="four")
     wrong["metadata"]["name"] = "llama"
-    advised = fleet(model={"source": {"huggingFace": {"repo": "Qwen/Qwen3-8B"}}}, slo={"timePerOutputTokenMs": 40})
+    advised = fleet(model={"source": {"huggingFace": {"repo": "Qwen/Qwen3-8B"}}}, requestLog={"enabled": True})
     lines, summary = found({"kind": "Service"}, wrong, None, advised)
     assert lines == [
         'a.yaml:2 llama error: spec.replicas: "four": must be a whole number; write it without quotes and fraction',
         "a.yaml:4 qwen finding: spec.model.source.huggingFace.revision is not a full commit hash: weights can change"
         " under a running fleet; pin it",
-        "a.yaml:4 qwen not-implemented: spec.slo: accepted, but without effect in this version",
+        "a.yaml:4 qwen not-implemented: spec.requestLog.enabled: accepted, but without effect in this version",
     ]
     assert summary == "2 SpecDecodeDeployments, 1 other object ignored: 1 error, 1 finding, 1 not-implemented"
 
 
 def test_strict_makes_findings_errors_and_nothing_else():
-    advised = fleet(model={"source": {"huggingFace": {"repo": "Qwen/Qwen3-8B"}}}, slo={"timePerOutputTokenMs": 40})
+    advised = fleet(model={"source": {"huggingFace": {"repo": "Qwen/Qwen3-8B"}}}, requestLog={"enabled": True})
     _, summary = found(advised, strict=True)
     assert summary == "1 SpecDecodeDeployment: 1 error, 1 not-implemented"
 

@@ -12,7 +12,13 @@ from specfleet.api.validation import parse
 FOLDER = Path(__file__).parents[2] / "docs" / "gitops" / "argocd"
 ACTIONS = ("promote", "abort", "pause", "resume")
 LESSER = {Reason.NOT_IMPLEMENTED, Reason.CONFIG_ACCEPTED, Reason.TEMPLATE_CHANGED}  # never of Ready
-UNRECORDED = {Reason.INSUFFICIENT_OVERLAP, Reason.CANARY_STUCK}  # no story reaches them; made from a recorded one
+#: No story reaches them; made from a recorded one.
+UNRECORDED = {
+    Reason.INSUFFICIENT_OVERLAP,
+    Reason.COUNTERS_INCONSISTENT,
+    Reason.CANARY_STUCK,
+    Reason.CANARY_DOES_NOT_FIT,
+}
 HEALTH = {
     Reason.STABLE: "Healthy",
     Reason.RETAINING_OLD: "Healthy",
@@ -28,6 +34,7 @@ HEALTH = {
     Reason.WAITING_FOR_GPUS: "Progressing",
     Reason.NO_TRAFFIC: "Progressing",
     Reason.INSUFFICIENT_OVERLAP: "Progressing",
+    Reason.COUNTERS_INCONSISTENT: "Progressing",
     Reason.METRICS_UNREACHABLE: "Progressing",
     Reason.PROBE_UNKNOWN: "Progressing",
     Reason.API_ERROR: "Progressing",
@@ -39,6 +46,7 @@ HEALTH = {
     Reason.CANARY_INCONCLUSIVE: "Suspended",
     Reason.CANARY_DEAD: "Degraded",
     Reason.CANARY_INCORRECT: "Degraded",
+    Reason.CANARY_DOES_NOT_FIT: "Degraded",
     Reason.CANARY_NOT_ACCEPTING: "Degraded",
     Reason.CANARY_ERRORING: "Degraded",
     Reason.CANARY_STUCK: "Degraded",

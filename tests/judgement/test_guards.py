@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from specfleet.judgement.guards import ArmFacts, Guard, PodFacts, ProbeFacts, first_failure
+from specfleet.judgement.guards import ArmFacts, Fit, Guard, PodFacts, ProbeFacts, first_failure
 from specfleet.telemetry.counters import Tally
 
 POD = PodFacts("llama-9d2zx4kv-abcde", ready=True, restarts=0, trouble="")
@@ -18,6 +18,7 @@ CRASHED = replace(HEALTHY, pods=(POD, replace(POD, ready=False, restarts=1, trou
 WRONG = replace(HEALTHY, probe=ProbeFacts(1, 1, 0, 'asked "2+2=", got "!!!!"'))
 DEAF = replace(HEALTHY, recent=replace(HEALTHY.recent, per_position=(39.0, 0.0, 0.0)))
 ERRING = replace(HEALTHY, last=Tally(http_requests=80, http_errors=6))
+CRAMPED = replace(HEALTHY, fit=Fit(canary=149_760, stable=174_720, predicted=3))
 STUCK = replace(HEALTHY, stalled_scrapes=2)
 
 
@@ -31,6 +32,13 @@ def test_a_healthy_canary_fails_nothing() -> None:
     [
         (CRASHED, Guard.ALIVE, "CanaryDead", True, f"pod {POD.name} restarted 1 time, CrashLoopBackOff: exit code 1"),
         (WRONG, Guard.CORRECT, "CanaryIncorrect", True, '1 of 2 probes failed: asked "2+2=", got "!!!!"'),
+        (
+            CRAMPED,
+            Guard.FITS,
+            "CanaryDoesNotFit",
+            False,
+            "149760 tokens of KV cache in a pod where stable has 174720: 14.3 % less, where 3 % were expected at most",
+        ),
         (
             DEAF,
             Guard.ACCEPTING,
@@ -55,9 +63,9 @@ def test_each_guard_says_what_it_saw(canary: ArmFacts, guard: Guard, reason: str
 
 
 def test_the_first_guard_in_order_is_the_one_named() -> None:
-    everything = ArmFacts(CRASHED.pods, DEAF.recent, ERRING.last, 3, WRONG.probe, 5)
+    everything = ArmFacts(CRASHED.pods, DEAF.recent, ERRING.last, 3, WRONG.probe, 5, CRAMPED.fit)
     seen = []
-    for healed in ("pods", "probe", "recent", "last", "stalled_scrapes"):
+    for healed in ("pods", "probe", "fit", "recent", "last", "stalled_scrapes"):
         failure = first_failure(everything, HEALTHY)
         assert failure is not None
         seen.append(failure.guard)
@@ -114,3 +122,18 @@ def test_errors_need_a_share_and_a_number(requests: float, errors: float, fails:
 
 def test_before_a_second_scrape_there_are_no_errors_to_see() -> None:
     assert first_failure(replace(HEALTHY, last=None, running=None), HEALTHY) is None
+
+
+@pytest.mark.parametrize(("predicted", "canary", "fails"), [
+    (0, 95, False), (0, 94.9, True), (0, 200, False), (20, 75, False), (20, 74.9, True), (50, 50, False),
+])  # fmt: skip
+def test_a_kv_cache_may_be_smaller_by_what_was_predicted_and_five_points(
+    predicted: float, canary: float, fails: bool
+) -> None:
+    tight = replace(HEALTHY, fit=Fit(canary, 100, predicted))
+    assert (first_failure(tight, HEALTHY) is not None) == fails
+
+
+@pytest.mark.parametrize("fit", [Fit(None, 100, 0), Fit(1, None, 0), Fit(1, 100, None), Fit(1, 0, 0), None])
+def test_a_kv_cache_of_which_too_little_is_known_fails_nothing(fit: Fit | None) -> None:
+    assert first_failure(replace(HEALTHY, fit=fit), HEALTHY) is None

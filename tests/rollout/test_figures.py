@@ -5,7 +5,7 @@ from types import SimpleNamespace as Of
 
 import pytest
 
-from specfleet.rollout.report import _measured
+from specfleet.rollout.figures import measured
 from specfleet.telemetry.counters import Tally
 
 
@@ -17,7 +17,7 @@ def counted(random, drafts, chance, length=4):
 
 def printed(tally, old):
     seen = Of(canary=Of(recent=Tally.zero()), stable=Of(recent=tally))
-    return _measured(Of(seen=seen, roles=Of(canary=None)), old)
+    return measured(Of(seen=seen, roles=Of(canary=None)), old)
 
 
 @pytest.mark.parametrize("drafts", [200, 1500])

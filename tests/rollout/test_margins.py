@@ -1,11 +1,15 @@
 """Margins and the pods that must resolve them."""
 
+from dataclasses import replace
+
 import pytest
 
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.judgement.verdict import Metric
-from specfleet.rollout.margins import last_shape, policy, remarks
+from specfleet.rollout.margins import last_shape, policy, remarks, resolvable
 from specfleet.rollout.shape import Shape
+from specfleet.telemetry.counters import Tally
+from specfleet.telemetry.evidence import EMPTY, Block
 
 
 def spec(**fields):
@@ -79,3 +83,58 @@ def test_without_speculation_acceptance_needs_no_margin():
 
 def test_without_replicas_there_is_nothing_to_say():
     assert list(remarks(spec(replicas=0))) == []
+
+
+def test_first_tokens_have_a_margin_where_they_have_a_limit():
+    lone = {"replicas": 1, "slo": {"timeToFirstTokenMs": 2000}}
+    assert (policy(spec(**lone)).margin(Metric.TTFT), policy(spec(**lone)).ttft_limit) == (3, 2.0)
+    assert any("ttftPoints is widened from 2 to 3" in line for line in remarks(spec(**lone)))
+    assert not any("ttft" in line for line in remarks(spec(replicas=1)))
+    assert policy(spec(replicas=1)).ttft_limit is None
+    assert policy(spec(replicas=1, slo={"timePerOutputTokenMs": 40})).ttft_limit is None
+
+
+def test_the_plan_with_which_a_rollout_began_decides_how_far_a_margin_widens():
+    assert policy(spec(replicas=16), Shape(1, 1)).margin(Metric.SPEED) == 8
+    assert policy(spec(replicas=1), Shape(2, 2)).margin(Metric.SPEED) == 6
+    remark = list(remarks(spec(replicas=1), begun=Shape(2, 2)))
+    assert remark == [
+        "spec.rollout.analysis.margins.speedPercent is 6, but 1 canary and 1 stable pods at the last step resolve no"
+        " less than 8.4: no canary may ever be proven; set 9, or add replicas"
+    ]
+
+
+def measured(noise, blocks=20):
+    """Two pods of each arm that decode at the same speed, give or take `noise` percent from pod to pod."""
+    total = EMPTY
+    for number in range(blocks):
+        slow, wobble = 1 + noise / 100, 1 + 0.02 * (-1) ** number
+        tally = Tally(decode_outputs=6000, accepted=9000, decode_seconds=500 * wobble, iterations=750, finished=60)
+        other = replace(tally, decode_seconds=500 * slow)
+        total = total.add(Block({"s1": tally, "s2": other}, {"c1": tally, "c2": other}))
+    return total
+
+
+def test_what_can_be_resolved_follows_the_fleets_own_noise_once_there_is_evidence():
+    fleet = spec(replicas=4)
+    shipped = resolvable(fleet)
+    quiet, loud = (resolvable(fleet, measured(noise)) for noise in (0, 12))
+    assert quiet[Metric.SPEED] < shipped[Metric.SPEED] < loud[Metric.SPEED]
+    assert resolvable(fleet, measured(12, blocks=7)) == shipped
+    assert resolvable(spec(replicas=1, rollout={"maxSurge": 0})) == {}
+
+
+def test_a_margin_that_the_fleets_noise_makes_hopeless_is_remarked_in_whole_numbers_and_stays():
+    fleet = spec(replicas=4)
+    (said,) = remarks(fleet, resolvable(fleet, measured(12)))
+    assert "speedPercent is 6, but 2 canary and 2 stable pods" in said
+    assert ".0: no canary may ever be proven" in said
+    assert policy(fleet).margin(Metric.SPEED) == 6
+
+
+def test_what_a_schedule_and_options_make_of_acceptance_is_in_the_policy():
+    assert policy(spec()).scheduled is policy(spec()).hidden is False
+    scheduled = {"method": "ngram", "numSpeculativeTokens": 3, "schedule": [{"minBatch": 1, "tokens": 2}]}
+    assert policy(spec(speculation=scheduled)).scheduled
+    options = {"method": "ngram", "numSpeculativeTokens": 3, "options": {"rejection_sample_method": "synthetic"}}
+    assert policy(spec(speculation=options)).hidden

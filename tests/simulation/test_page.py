@@ -5,9 +5,11 @@ import re
 import pytest
 
 from simulated import Page, Run, page_of
+from specfleet.simulation import truth
 from specfleet.simulation.counters import Counters, length_edges
 from specfleet.simulation.engine import Settings
 from specfleet.simulation.page import _number
+from specfleet.telemetry.page import parse
 
 DRAFT_K4 = Settings(method="draft_model", length=4, max_model_len=2048)
 OFF = Settings(max_model_len=2048)
@@ -46,6 +48,23 @@ def test_a_drafter_takes_kv_blocks(run: Run, real: dict[str, Page]) -> None:
     assert blocks(run(DRAFT_K4, requests=1)) / blocks(run(OFF, requests=1)) == pytest.approx(
         blocks(real["draft-k4-greedy20"]) / blocks(real["spec-off"]), abs=0.005
     )
+
+
+def test_what_fits_into_the_kv_cache_reads_as_on_the_real_page() -> None:
+    """Blocks and their size, by the operator's own reader; the dial leaves fewer of them."""
+    whole, short = (parse(page_of(DRAFT_K4, Counters(4, 2048), kv=share).text.encode()) for share in (1.0, 0.75))
+    assert whole.kv_tokens == truth.kv_blocks("draft_model") * truth.BLOCK_SIZE
+    assert (short.kv_blocks, short.kv_tokens) == (15_426, 15_426 * 16)
+    assert parse(page_of(OFF, Counters(0, 2048)).text.encode()).kv_blocks == truth.KV_BLOCKS
+
+
+def test_first_tokens_are_timed_as_on_the_real_page(run: Run, real: dict[str, Page]) -> None:
+    simulated, recorded = (
+        parse(page.text.encode()) for page in (run(DRAFT_K4, requests=12), real["draft-k4-greedy20"])
+    )
+    bounds = [bound for bound, _ in recorded.first_token_times]
+    assert [bound for bound, _ in simulated.first_token_times] == bounds
+    assert simulated.first_token_times[-1][1] == simulated.first_tokens == 12
 
 
 @pytest.mark.parametrize("value", [0.0, 12.0, 0.1332, 1234567.5, 1.7960354203246e9, 2.426048512e9])

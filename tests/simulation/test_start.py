@@ -117,9 +117,12 @@ def test_dials_come_from_the_environment() -> None:
     assert from_environment({"VLLM_SIM_ACCEPTANCE": "0.5", "VLLM_SIM_HANG": "1", "VLLM_SIM_METRICS": "huge"}) == Dials(
         acceptance=0.5, hang=True, metrics="huge"
     )
+    assert from_environment({"VLLM_SIM_KV": "0.8"}) == Dials(kv=0.8)
 
 
-@pytest.mark.parametrize("change", [{"speed": 0}, {"errors": 2}, {"hang": "maybe"}, {"speed": True}, {"nothing": 1}])
+@pytest.mark.parametrize(
+    "change", [{"speed": 0}, {"errors": 2}, {"kv": 0}, {"kv": 1.5}, {"hang": "maybe"}, {"speed": True}, {"nothing": 1}]
+)
 def test_dials_that_make_no_sense_are_refused(change: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"."):
         changed(Dials(), change)

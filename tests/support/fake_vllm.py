@@ -5,6 +5,8 @@ from random import Random
 
 TOKENS = 400  # of every answer
 STEP_SECONDS = 0.012
+BUCKETS = (0.25, 0.5, 1.0, 2.5, 5.0)  # seconds to the first token, besides infinity
+PROMPT, SLOW = 0.3, 4.0  # seconds that first tokens take
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,9 @@ class Behaviour:
     crash: bool = False  # exits instead of becoming ready
     garbage: bool = False  # one character over and over
     kv: float = 0.2  # of the KV cache in use
+    blocks: int | None = 24_000  # of 16 tokens, in the KV cache; None is a page that does not say
+    late: float = 0.0  # share of requests whose first token is slow
+    timed: bool = True  # the page has the histogram of first tokens
     dark: bool = False  # neither metrics nor probes can be reached
 
     def survival(self, length: int) -> tuple[float, ...]:
@@ -72,6 +77,7 @@ class Server:
         outputs = requests * (tokens - 1) / (1 + sum(survival))
         self.count("http_ok", requests)
         self.count("first_tokens", requests)
+        self.count("late", requests * how.late)
         self.count("generation", requests * tokens)
         self.count("outputs", outputs)
         self.count("seconds", outputs * STEP_SECONDS * how.pace * jitter)
@@ -106,6 +112,13 @@ class Server:
             "vllm:num_requests_waiting": 0,
             "vllm:kv_cache_usage_perc": how.kv,
         }
+        if how.timed:
+            every, prompt = get("first_tokens"), get("first_tokens") - get("late")
+            within = {bound: every if bound >= SLOW else prompt if bound >= PROMPT else 0.0 for bound in BUCKETS}
+            name = "vllm:time_to_first_token_seconds_bucket"
+            lines |= {f'{name}{{le="{bound}"}}': n for bound, n in {**within, "+Inf": every}.items()}
+        if how.blocks is not None:
+            lines[f'vllm:cache_config_info{{block_size="16",num_gpu_blocks="{how.blocks}"}}'] = 1
         if self.length:
             lines |= {
                 "vllm:spec_decode_num_drafts_total": get("drafts"),

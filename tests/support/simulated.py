@@ -51,7 +51,7 @@ class Page:
         return [self.positions[position] / drafts for position in sorted(self.positions)]
 
 
-def page_of(settings: Settings, counters: Counters, answers: int = 0) -> Page:
+def page_of(settings: Settings, counters: Counters, answers: int = 0, kv: float = 1.0) -> Page:
     """The simulated page with so many answers of /v1/completions."""
     http = Http()
     if answers:
@@ -60,7 +60,7 @@ def page_of(settings: Settings, counters: Counters, answers: int = 0) -> Page:
             exchange.duration.observe(0.6)
             http.duration.observe(0.6)
         http.exchanges["/v1/completions", "POST"] = exchange
-    return Page(render(Identity("tiny", settings.method, 1.7e9), counters, http, PROCESS))
+    return Page(render(Identity("tiny", settings.method, 1.7e9, kv), counters, http, PROCESS))
 
 
 def job(settings: Settings, number: int, workload: str = "chat", output: int = 100, prompt: int = 60) -> Job:

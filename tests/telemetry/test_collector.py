@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -20,6 +21,8 @@ class Pod:
         self.accepted = 0.0
         self.share = 1.0  # of the drafts whose first token is accepted
         self.iterations: float | None = 0.0
+        self.bounds: tuple[float, ...] = (0.5, 1.0, 2.5)
+        self.kv: float | None = 1000.0
 
     def work(self, drafts: float = 50, steps: float = 10) -> Observation:
         self.total += drafts
@@ -36,8 +39,15 @@ class Pod:
             iterations=self.iterations,
             running=self.running,
             waiting=1.0,
+            first_token_times=self._times(),
+            kv_tokens=self.kv,
         )
         return Observation((f"uid-{self.name}", self.restarts), sample)
+
+    def _times(self) -> tuple[tuple[float, float], ...]:
+        """A tenth of the first tokens are later than all bounds."""
+        within = tuple((bound, 0.9 * self.total) for bound in self.bounds)
+        return (*within, (math.inf, self.total)) if within else ()
 
 
 class Fleet:
@@ -247,3 +257,55 @@ def test_a_family_that_vanishes_is_a_restart_and_not_a_zero() -> None:
     gone = replace(observation, sample=replace(observation.sample, drafts=None))
     fleet.collector.tick(fleet.now + 15, {Arm.STABLE: {"s": gone}})
     assert fleet.collector.dropped["restarted"] == 1
+
+
+def test_first_tokens_are_timed_only_where_there_is_a_limit() -> None:
+    fleet, stable, canary = Fleet(block=15), [Pod("s")], [Pod("c")]
+    block, _ = fleet.until_block(stable, canary)
+    assert block is not None
+    assert (block.bound, block.stable["s"].timed) == (None, 0)
+    fleet.collector.ttft_limit = 2.0
+    block = fleet.tick(stable, canary)
+    assert block is not None
+    assert (block.bound, block.stable["s"].timed, block.canary["c"].late) == (1.0, 50, pytest.approx(5))
+
+
+def test_both_arms_are_read_at_the_same_bound_also_where_one_has_other_buckets() -> None:
+    fleet, stable, canary = Fleet(block=15), [Pod("s")], [Pod("c")]
+    fleet.collector.ttft_limit = 2.0
+    canary[0].bounds = (0.25, 0.5)
+    block, _ = fleet.until_block(stable, canary)
+    assert block is not None
+    assert (block.bound, block.stable["s"].timed, block.canary["c"].timed) == (0.5, 50, 50)
+
+
+def test_a_pod_without_the_histogram_leaves_the_times_of_both_arms_unknown() -> None:
+    fleet, stable, canary = Fleet(block=15), [Pod("s")], [Pod("c1"), Pod("c2")]
+    fleet.collector.ttft_limit = 2.0
+    canary[1].bounds = ()
+    block, _ = fleet.until_block(stable, canary)
+    assert block is not None
+    assert block.bound is None
+    assert {tally.timed for arm in (block.stable, block.canary) for tally in arm.values()} == {0}
+
+
+def test_an_open_block_does_not_mix_two_limits() -> None:
+    fleet, stable, canary = Fleet(), [Pod("s")], [Pod("c")]
+    fleet.collector.ttft_limit = 2.0
+    for _ in range(4):  # 45 of 60 seconds
+        fleet.tick(stable, canary)
+    fleet.collector.ttft_limit = 0.6
+    block, ticks = fleet.until_block(stable, canary)
+    assert block is not None
+    assert (block.bound, ticks, block.stable["s"].timed) == (0.5, 4, 200)
+    assert fleet.collector.dropped["replaced"] == 1
+
+
+def test_an_arms_kv_cache_is_its_smallest_pods_and_unknown_if_one_does_not_say() -> None:
+    fleet, stable = Fleet(), [Pod("s1"), Pod("s2")]
+    stable[1].kv = 900.0
+    fleet.tick(stable, [])
+    assert (fleet.collector.kv_tokens(Arm.STABLE), fleet.collector.kv_tokens(Arm.CANARY)) == (900, None)
+    stable[0].kv = None
+    fleet.tick(stable, [])
+    assert fleet.collector.kv_tokens(Arm.STABLE) is None

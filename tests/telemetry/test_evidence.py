@@ -4,18 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specfleet.telemetry.counters import Tally
-from specfleet.telemetry.evidence import EMPTY, MAX_BLOCKS, Arm, Block, Evidence, from_json
+from specfleet.telemetry.counters import NUMBERS, Tally
+from specfleet.telemetry.evidence import BLOCK_FIELDS, EMPTY, MAX_BLOCKS, Arm, Block, Evidence, from_json
 
 numbers = st.one_of(st.integers(0, 10**9).map(float), st.floats(0, 1e6))
 tallies = st.builds(
     lambda values, positions, speculating: Tally(*values, per_position=tuple(positions), speculating=speculating),
-    st.lists(numbers, min_size=14, max_size=14),
+    st.lists(numbers, min_size=len(NUMBERS), max_size=len(NUMBERS)),
     st.lists(numbers, max_size=4),
     st.booleans(),
 )
 arms = st.dictionaries(st.sampled_from(["pod-a", "pod-b", "pod-ü"]), tallies, max_size=3)
-blocks = st.builds(Block, arms, arms)
+blocks = st.builds(Block, arms, arms, st.sampled_from([None, 0.5, 1.0]))
 
 
 def collected(blocks: list[Block]) -> Evidence:
@@ -28,7 +28,24 @@ def collected(blocks: list[Block]) -> Evidence:
 def busy(drafts: int) -> Tally:
     """A pod's minute with 32 requests of an 8B model at k = 5."""
     return Tally(
-        *(drafts, 5 * drafts, 2 * drafts, 3 * drafts, 9000, drafts + 77, 1919.123, 95, 2077, 95, 0, 95, 1, 60.013),
+        *(
+            drafts,
+            5 * drafts,
+            2 * drafts,
+            3 * drafts,
+            9000,
+            drafts + 77,
+            1919.123,
+            95,
+            2077,
+            95,
+            0,
+            95,
+            1,
+            60.013,
+            77,
+            9,
+        ),
         per_position=(0.8 * drafts // 1, 0.5 * drafts // 1, 0.4 * drafts // 1, 0.2 * drafts // 1, 0.1 * drafts // 1),
         speculating=True,
     )
@@ -86,6 +103,54 @@ def test_what_is_forgotten_are_the_oldest_blocks_and_they_still_count() -> None:
     assert from_json(evidence.to_json()) == evidence
 
 
+FORMER = (
+    '{"format":1,"forgotten":3,"blocks":[[[1,300,1500,600,300,1919.123,500,95,1,60.013],[0,0,0,0,50,10,9,5,0,60]]],'
+    '"pods":{"stable":{"a":[1,300,1500,600,900,9000,300,1919.123,95,500,95,0,95,1,60.013,[240,150]]},"canary":{}}}'
+)
+
+
+def test_evidence_of_the_former_format_is_read_and_no_first_token_in_it_was_timed() -> None:
+    evidence = from_json(FORMER)
+    (block,) = evidence.blocks
+    assert (block.stable.drafts, block.stable.http_errors, block.stable.seconds) == (300, 1, 60.013)
+    assert (block.canary.decode_outputs, block.canary.drafts) == (50, 0)
+    assert (block.stable.timed, block.stable.per_position, evidence.bound) == (0, (), None)
+    pod = evidence.pods[Arm.STABLE]["a"]
+    assert (pod.drafts, pod.first_tokens, pod.seconds, pod.timed) == (300, 95, 60.013, 0)
+    assert (pod.speculating, pod.per_position, evidence.forgotten) == (True, (240, 150), 3)
+    assert from_json(evidence.to_json()) == evidence
+
+
+def test_evidence_of_the_former_format_goes_on_in_the_new_one() -> None:
+    evidence = from_json(FORMER).add(Block({"a": busy(100)}, {"c": busy(50)}, bound=1.0))
+    assert [block.stable.timed for block in evidence.blocks] == [0, 77]
+    assert evidence.pods[Arm.STABLE]["a"].timed == 77
+    assert from_json(evidence.to_json()) == evidence
+
+
+@pytest.mark.parametrize("text", [FORMER.replace(",60.013],", "],"), FORMER.replace("[[[1,", "[[[1,7,")])
+def test_the_former_format_is_read_no_less_strictly(text: str) -> None:
+    with pytest.raises(ValueError, match=r"wrong length"):
+        from_json(text)
+
+
+def test_first_tokens_timed_against_another_bound_are_forgotten_and_nothing_else() -> None:
+    evidence = collected([Block({"a": busy(100)}, {"c": busy(50)}, bound) for bound in (1.0, None, 1.0)])
+    assert (evidence.bound, [block.canary.timed for block in evidence.blocks]) == (1.0, [77, 77, 77])
+    other = evidence.add(Block({"a": busy(100)}, {"c": busy(50)}, bound=0.5))
+    assert (other.bound, [block.canary.timed for block in other.blocks]) == (0.5, [0, 0, 0, 77])
+    assert [block.canary.drafts for block in other.blocks] == [50] * 4
+    assert {arm: [(t.timed, t.late) for t in pods.values()] for arm, pods in other.pods.items()} == {
+        Arm.STABLE: [(77, 9)],
+        Arm.CANARY: [(77, 9)],
+    }
+
+
+def test_a_block_keeps_the_first_position_that_every_draft_has() -> None:
+    (block,) = EMPTY.add(Block({"a": busy(100), "b": busy(10)}, {"c": Tally(drafts=0)})).blocks
+    assert (block.stable.per_position, block.canary.per_position) == ((88,), ())
+
+
 def damaged() -> list[str]:
     good = json.loads(EMPTY.add(Block({"a": busy(9)}, {"c": busy(9)})).to_json())
 
@@ -104,12 +169,16 @@ def damaged() -> list[str]:
         "{}",
         "[" * 100_000,
         '{"format":1,"blocks":[],"pods":{"stable":{}}}',
-        with_(["format"], 2),
+        with_(["format"], 1),
+        with_(["format"], 3),
+        with_(["bound"], -1),
+        with_(["bound"], "1"),
         with_(["more"], 1),
         with_(["blocks"], {}),
         with_(["blocks", 0], []),
         with_(["blocks", 0, 0], "x"),
-        with_(["blocks", 0, 0, 0], 2),
+        with_(["pods", "stable", "a", 0], 2),
+        with_(["blocks", 0, 0], [1] * (len(BLOCK_FIELDS) + 2)),
         with_(["blocks", 0, 0, 1], -1),
         with_(["blocks", 0, 0, 1], True),
         with_(["blocks", 0, 0, 1], None),

@@ -1,6 +1,8 @@
 import contextlib
+import math
 import re
 import timeit
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from specfleet.telemetry.page import MAX_LINE, MAX_SERIES, MalformedPage, Sample
 PAGES = Path(__file__).parent / "pages"
 K4 = (PAGES / "draft-k4-greedy20.txt").read_bytes()
 REAL = sorted(PAGES.glob("*.txt"))
+K4_BOUNDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640)
+K4_TIMES = tuple((b, 0 if b < 0.02 else 17 if b == 0.02 else 20) for b in (*K4_BOUNDS, 2560, math.inf))
 RUNNING = b'vllm:num_requests_running{engine="0"} 1\n'
 
 
@@ -27,6 +31,7 @@ def test_a_real_page_with_a_draft_model_gives_every_field() -> None:
         decode_outputs=1134,
         decode_seconds=13.188360708998971,
         first_tokens=20,
+        first_token_times=K4_TIMES,
         iterations=1154,
         finished=20,
         failed=0,
@@ -36,6 +41,7 @@ def test_a_real_page_with_a_draft_model_gives_every_field() -> None:
         waiting=0,
         kv_usage=0,
         kv_blocks=1170,
+        kv_tokens=149_760,
     )
 
 
@@ -55,7 +61,7 @@ def test_the_wanted_lines_alone_give_the_same_sample(path: Path) -> None:
     page = path.read_bytes()
     kept = [line for line in page.splitlines() if wanted(line)]
     assert parse(b"\n".join(kept)) == parse(page)
-    assert len(kept) < 30
+    assert len(kept) < 50
 
 
 @pytest.mark.parametrize(
@@ -79,8 +85,12 @@ vllm:num_requests_running{engine="0"} 3
 vllm:num_requests_running{engine="1"} 4
 vllm:kv_cache_usage_perc{engine="0"} 0.25
 vllm:kv_cache_usage_perc{engine="1"} 0.75
-vllm:cache_config_info{engine="0",num_gpu_blocks="100"} 1.0
-vllm:cache_config_info{engine="1",num_gpu_blocks="50"} 1.0
+vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="100"} 1.0
+vllm:cache_config_info{block_size="32",engine="1",num_gpu_blocks="50"} 1.0
+vllm:time_to_first_token_seconds_bucket{engine="0",le="0.5"} 3
+vllm:time_to_first_token_seconds_bucket{engine="0",le="+Inf"} 4
+vllm:time_to_first_token_seconds_bucket{engine="1",le="0.5"} 5
+vllm:time_to_first_token_seconds_bucket{engine="1",le="+Inf"} 5
 vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="1"} 1
 vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",position="0"} 2
 vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="1",position="0"} 5
@@ -89,6 +99,8 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="1",position="1"} 4
     sample = parse(page)
     assert (sample.running, sample.kv_usage, sample.kv_blocks) == (7, 0.75, 150)
     assert sample.accepted_per_position == (7, 5)
+    assert sample.first_token_times == ((0.5, 8), (math.inf, 9))
+    assert sample.kv_tokens == 100 * 16 + 50 * 32
 
 
 def test_only_api_handlers_count_as_requests_and_only_5xx_as_errors() -> None:
@@ -117,6 +129,30 @@ vllm:request_success_total{finished_reason="error"} 2
 def test_an_unknown_number_of_gpu_blocks_is_unknown() -> None:
     assert parse(RUNNING + b'vllm:cache_config_info{num_gpu_blocks="None"} 1').kv_blocks is None
     assert parse(RUNNING).kv_blocks is None
+    no_size = parse(RUNNING + b'vllm:cache_config_info{num_gpu_blocks="9"} 1')
+    assert (no_size.kv_blocks, no_size.kv_tokens) == (9, None)
+    one_of_two = b"""vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="9"} 1
+vllm:cache_config_info{block_size="16",engine="1",num_gpu_blocks="None"} 1
+"""
+    assert parse(one_of_two).kv_tokens is None
+
+
+def test_a_page_without_the_histogram_of_first_tokens_has_no_times() -> None:
+    assert parse(RUNNING).first_token_times == ()
+
+
+def test_without_process_and_creation_times_a_page_says_the_same_as_in_multiprocess_mode() -> None:
+    """What several API servers leave out when they answer together."""
+    text = re.sub(rb"^(process_|python_|\S+_created).*\n", b"", K4, flags=re.MULTILINE)
+    assert len(text) < len(K4)
+    assert parse(text) == replace(parse(K4), process_start=None)
+
+
+@pytest.mark.parametrize("path", [path for path in REAL if "idle" not in path.stem], ids=lambda path: path.stem)
+def test_the_times_of_a_real_server_are_as_many_as_its_first_tokens(path: Path) -> None:
+    sample = parse(path.read_bytes())
+    assert sample.first_token_times[-1] == (math.inf, sample.first_tokens)
+    assert sample.first_tokens
 
 
 def test_labels_may_hold_anything_that_the_format_can_escape() -> None:
@@ -152,6 +188,14 @@ def test_a_timestamp_behind_the_value_is_ignored() -> None:
         (RUNNING + b'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 2', "positions are missing"),
         (RUNNING + b'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="x"} 2', "bad position"),
         (RUNNING + b'vllm:cache_config_info{num_gpu_blocks="many"} 1', "not a number"),
+        (RUNNING + b'vllm:time_to_first_token_seconds_bucket{le="0.5"} 1', "not a histogram"),
+        (RUNNING + b'vllm:time_to_first_token_seconds_bucket{le="soon"} 1', "not a number"),
+        (RUNNING + b"vllm:time_to_first_token_seconds_bucket 1", "not a number"),
+        (
+            b'vllm:time_to_first_token_seconds_bucket{le="0.5"} 3\n'
+            b'vllm:time_to_first_token_seconds_bucket{le="+Inf"} 2',
+            "not a histogram",
+        ),
         (RUNNING + b"x" * (MAX_LINE + 1), "longer than"),
         (b"".join(b'vllm:num_requests_running{engine="%d"} 1\n' % i for i in range(MAX_SERIES + 1)), "more than"),
     ],

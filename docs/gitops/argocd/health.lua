@@ -35,8 +35,9 @@ end
 local degraded = {
   StableUnavailable = true, PodsCrashing = true, ImageUnavailable = true,
   -- a canary is being ended; CanaryAborted follows
-  CanaryDead = true, CanaryIncorrect = true, CanaryNotAccepting = true, CanaryErroring = true, CanaryStuck = true,
-  CanaryRegressed = true, CanaryInconclusiveTooLong = true, ProgressDeadlineExceeded = true, UserAborted = true,
+  CanaryDead = true, CanaryIncorrect = true, CanaryDoesNotFit = true, CanaryNotAccepting = true,
+  CanaryErroring = true, CanaryStuck = true, CanaryRegressed = true, CanaryInconclusiveTooLong = true,
+  ProgressDeadlineExceeded = true, UserAborted = true,
 }
 local suspended = {CanaryPaused = true, CanaryInconclusive = true}
 

@@ -71,12 +71,16 @@ class Reason(StrEnum):
         "Widen the margin, add pods or traffic, `promote` or `abort`.",
     )  # fmt: skip
     NO_TRAFFIC = (
-        "NoTraffic", "wait", "An arm got no requests but the operator's probes, so nothing can be compared.",
+        "NoTraffic", "wait", "An arm did nothing that a metric can be read from: no requests, or no such counters.",
         "Send traffic, or `promote`.",
     )  # fmt: skip
     INSUFFICIENT_OVERLAP = (
-        "InsufficientOverlap", "wait", "The arms ran at batch sizes too different to compare their speed.",
+        "InsufficientOverlap", "wait", "The arms had loads, prompts or drafts too different to compare.",
         "Wait for a larger weight or steadier load, or `promote`.",
+    )  # fmt: skip
+    COUNTERS_INCONSISTENT = (
+        "CountersInconsistent", "wait", "An arm's counters of tokens contradict each other by more than 5 %.",
+        "Look for what rewrites the metrics page, or a vLLM that counts otherwise; `promote` needs no counters.",
     )  # fmt: skip
     METRICS_UNREACHABLE = (
         "MetricsUnreachable", "wait", "The metrics of an arm's pods cannot be read (time-out, refused, TLS, 401).",
@@ -115,6 +119,10 @@ class Reason(StrEnum):
     CANARY_INCORRECT = (
         "CanaryIncorrect", "abort", "The canary's answers to the probe prompts are wrong.",
         "Check drafter, quantisation and attention backend, then edit the spec.",
+    )  # fmt: skip
+    CANARY_DOES_NOT_FIT = (
+        "CanaryDoesNotFit", "abort", "The KV cache of the canary's pods is smaller than its drafter explains.",
+        "Take a smaller drafter, GPUs of one product, or state the cache in engine.args (--kv-cache-memory-bytes).",
     )  # fmt: skip
     CANARY_NOT_ACCEPTING = (
         "CanaryNotAccepting", "abort", "Almost no draft token is accepted, though stable's are.",

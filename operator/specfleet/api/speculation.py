@@ -91,12 +91,19 @@ class Tuning(Part):
 
 
 class Slo(Part):
-    """What users were promised; the tuner stays within it and the judge holds it."""
+    """What users were promised. The judge compares how often a first token is later; the time per output token of
+    each revision is shown beside its limit."""
 
     time_per_output_token_ms: Annotated[Int, Field(ge=1, le=60000)] | None = None
     """Mean time per output token of a request after its first, in milliseconds."""
     time_to_first_token_ms: Annotated[Int, Field(ge=1, le=600000)] | None = None
-    """Time to the first token of a request, in milliseconds."""
+    """Time to the first token of a request, in milliseconds. A canary must not have more requests beyond it than stable
+    has, within rollout.analysis.margins.ttftPoints. It is read as the last bound of vLLM's histogram below it."""
+
+    @property
+    def time_to_first_token(self) -> float | None:
+        """Seconds to the first token."""
+        return None if self.time_to_first_token_ms is None else self.time_to_first_token_ms / 1000
 
 
 def _speculation_rules() -> tuple[dict[str, str], ...]:

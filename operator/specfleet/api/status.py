@@ -40,6 +40,8 @@ class RevisionStatus(Part):
     """Pods that it should have."""
     ready: Int | None = None
     """Pods that serve."""
+    time_per_output_token: Short | None = None
+    """Mean time per output token after a request's first, against slo.timePerOutputTokenMs: 31 ms ≤ 40 ms."""
 
 
 class CanaryStatus(RevisionStatus):
@@ -47,6 +49,8 @@ class CanaryStatus(RevisionStatus):
 
     guards: Text | None = None
     """What the guards say: alive, correct, accepting, errors, progress."""
+    kv_cache: Text | None = None
+    """Tokens in a pod's KV cache against stable's, and what was expected."""
 
 
 class StepStatus(Part):
@@ -79,6 +83,8 @@ class MetricStatus(Part):
     """Upper end of the interval."""
     margin: Short | None = None
     """How far below stable it may be."""
+    resolvable: Short | None = None
+    """Smallest margin that the last step's pods can prove; it follows the fleet's own noise."""
     unit: Short | None = None
     """percent or points."""
     blocks: Int | None = None

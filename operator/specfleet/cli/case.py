@@ -14,8 +14,9 @@ from specfleet.cli.replay import Replayed, replay
 from specfleet.cli.words import age, count
 from specfleet.judgement.verdict import Outcome, Verdict
 from specfleet.rollout.canary import BLOCKS_PER_STEP
-from specfleet.rollout.facts import COMPARED, steps_of
-from specfleet.rollout.margins import policy
+from specfleet.rollout.compared import COMPARED, comparable
+from specfleet.rollout.facts import steps_of
+from specfleet.rollout.margins import planned, policy
 from specfleet.rollout.memory import Decision
 from specfleet.rollout.revision import identity
 from specfleet.rollout.turn import Step, step_at
@@ -85,7 +86,8 @@ def case(sdd: Raw, owned: Iterable[Raw], unread: str, record: Record) -> Case:
     target = _target(known, record, sdd.get("status") or {}, written)
     stage = _stage(stable, target, sdd.get("status") or {})
     differs = _differs(stable, target) if stage is Stage.CANARY else None
-    looks = replay(record.evidence, differs == (), policy(spec)) if spec else ()
+    alike = differs == () and bool(stable and target and comparable(stable, target))
+    looks = replay(record.evidence, alike, policy(spec, planned(record.memory.rollout))) if spec else ()
     return Case(fleet(sdd, owned, unread), spec, record, stage, stable, target, differs, looks)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from specfleet.judgement.judge import Policy, judge
 from specfleet.judgement.verdict import Verdict
-from specfleet.telemetry.counters import COUNTERS, Tally
+from specfleet.telemetry.counters import NUMBERS, Tally
 from specfleet.telemetry.evidence import BLOCK_FIELDS, Arm, Evidence, PairedBlock, pool
 
 MOST = 10  # looks that are shown
@@ -39,7 +39,8 @@ def _until(evidence: Evidence, count: int) -> Evidence:
     later = evidence.blocks[count:]
     if not later:
         return evidence
-    return Evidence(evidence.blocks[:count], {arm: _earlier(evidence.pods[arm], later, arm) for arm in Arm})
+    pods = {arm: _earlier(evidence.pods[arm], later, arm) for arm in Arm}
+    return Evidence(evidence.blocks[:count], pods, bound=evidence.bound)
 
 
 def _earlier(pods: Mapping[str, Tally], later: tuple[PairedBlock, ...], arm: Arm) -> dict[str, Tally]:
@@ -48,8 +49,7 @@ def _earlier(pods: Mapping[str, Tally], later: tuple[PairedBlock, ...], arm: Arm
     gone = sum((block.stable if arm is Arm.STABLE else block.canary for block in later), Tally.zero())
     time = _share(gone.seconds, whole.seconds)
     shares = {
-        name: _share(getattr(gone, name), getattr(whole, name)) if name in BLOCK_FIELDS else time
-        for name in (*COUNTERS, "seconds")
+        name: _share(getattr(gone, name), getattr(whole, name)) if name in BLOCK_FIELDS else time for name in NUMBERS
     }
     return {name: _scaled(tally, shares) for name, tally in pods.items()}
 

@@ -101,6 +101,7 @@ class Telemetry:
             watch.arms, watch.block_seconds = arms, float(analysis.block_seconds)
             watch.collector = Collector(watch.block_seconds, min(MAX_WARMUP, watch.block_seconds))
             watch.dark_since.clear()
+        watch.collector.ttft_limit = spec.slo.time_to_first_token if spec.slo else None
         watch.interval = planned.next
         watch.carrying_since = (watch.carrying_since or self._clock()) if planned.carrying else None
         for pod in planned.probe:
@@ -219,6 +220,7 @@ def _arm_seen(watch: _Watch, arm: Arm, now: float) -> ArmSeen:
         running=collector.running(arm),
         stalled=collector.stalled_scrapes(arm),
         fell=collector.fell(arm),
+        kv_tokens=collector.kv_tokens(arm),
         unreachable=watch.dark_why.get(arm, ""),
         unreachable_for=0.0 if dark is None else now - dark,
     )

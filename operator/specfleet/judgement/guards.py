@@ -12,6 +12,7 @@ MIN_DRAFTS = 200
 MIN_ACCEPTANCE = 0.10  # of the first drafted token: below that a drafter is broken, not merely poor
 MAX_ERROR_SHARE = 0.05
 MIN_ERRORS = 5
+MAX_UNPREDICTED = 5.0  # percent of stable's KV cache, beyond what was predicted
 MAX_STALLED_SCRAPES = 1  # a request that has just arrived may not have had its first step
 
 
@@ -36,8 +37,24 @@ class ProbeFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Fit:
+    """Tokens in the smallest KV cache of each arm's pods, and by how many percent of stable's the canary's may be
+    smaller, as predicted. None is unknown."""
+
+    canary: float | None
+    stable: float | None
+    predicted: float | None
+
+    @property
+    def lost(self) -> float | None:
+        """Percent of stable's cache that the canary's lacks; negative where it is larger."""
+        return 100 - 100 * self.canary / self.stable if self.canary is not None and self.stable else None
+
+
+@dataclass(frozen=True, slots=True)
 class ArmFacts:
-    """All that the guards know of one arm; what is not pods and probe is as the Collector gives it."""
+    """All that the guards know of one arm; what is not pods, probe and fit is as the Collector gives it. `fit` is asked
+    of a canary before its first weight, and None otherwise."""
 
     pods: tuple[PodFacts, ...]
     recent: Tally
@@ -45,6 +62,7 @@ class ArmFacts:
     running: float | None
     probe: ProbeFacts
     stalled_scrapes: int
+    fit: Fit | None = None
 
 
 class Guard(StrEnum):
@@ -52,6 +70,7 @@ class Guard(StrEnum):
 
     ALIVE = "alive"
     CORRECT = "correct"
+    FITS = "fits"
     ACCEPTING = "accepting"
     ERRORS = "errors"
     PROGRESS = "progress"
@@ -60,10 +79,13 @@ class Guard(StrEnum):
 _REASONS = {
     Guard.ALIVE: "CanaryDead",
     Guard.CORRECT: "CanaryIncorrect",
+    Guard.FITS: "CanaryDoesNotFit",
     Guard.ACCEPTING: "CanaryNotAccepting",
     Guard.ERRORS: "CanaryErroring",
     Guard.PROGRESS: "CanaryStuck",
 }
+
+_SOFT = (Guard.FITS, Guard.ACCEPTING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +106,7 @@ def first_failure(canary: ArmFacts, stable: ArmFacts | None) -> Failure | None:
     for guard, check in _CHECKS.items():
         message = check(canary, stable)
         if message:
-            return Failure(guard, _REASONS[guard], message, hard=guard is not Guard.ACCEPTING)
+            return Failure(guard, _REASONS[guard], message, hard=guard not in _SOFT)
     return None
 
 
@@ -102,6 +124,14 @@ def _incorrect(canary: ArmFacts, _: ArmFacts | None) -> str:
         return ""
     asked = probe.passed + probe.failed + probe.unknown
     return f"{probe.failed} of {asked} probes failed" + (f": {probe.message}" if probe.message else "")
+
+
+def _not_fitting(canary: ArmFacts, _: ArmFacts | None) -> str:
+    fit = canary.fit
+    if fit is None or fit.lost is None or fit.predicted is None or fit.lost <= fit.predicted + MAX_UNPREDICTED:
+        return ""
+    sizes = f"{fit.canary:.0f} tokens of KV cache in a pod where stable has {fit.stable:.0f}"
+    return f"{sizes}: {fit.lost:.1f} % less, where {fit.predicted:.0f} % were expected at most"
 
 
 def _not_accepting(canary: ArmFacts, stable: ArmFacts | None) -> str:
@@ -148,6 +178,7 @@ def _stuck(canary: ArmFacts, _: ArmFacts | None) -> str:
 _CHECKS: dict[Guard, Callable[[ArmFacts, ArmFacts | None], str]] = {
     Guard.ALIVE: _dead,
     Guard.CORRECT: _incorrect,
+    Guard.FITS: _not_fitting,
     Guard.ACCEPTING: _not_accepting,
     Guard.ERRORS: _erroring,
     Guard.PROGRESS: _stuck,

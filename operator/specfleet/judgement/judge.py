@@ -5,18 +5,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from specfleet.judgement.ratios import RATIOS, Ratio
+from specfleet.judgement.ratios import AT_FIRST_POSITION, RATIOS, Ratio
 from specfleet.judgement.sequence import half_width, no_event_bound, t_quantile, tuned_rho2
+from specfleet.judgement.validity import Obstacle
 from specfleet.judgement.verdict import Metric, MetricVerdict, Outcome, Verdict
 from specfleet.telemetry.counters import Tally
-from specfleet.telemetry.derived import mean_batch, request_rate
 from specfleet.telemetry.evidence import EMPTY, Arm, Evidence, PairedBlock, pool
 
 ALPHA = 0.05
 POWER = 0.84  # standard errors above the bound for it to clear the margin four times in five (Φ(0.84) = 0.8)
 LUCK = 0.85  # the same of measured pods: a little more, since metrics that do not vary as one must all be lucky
 DOUBT = 1.5  # a measured spread so many times the shipped one: the fleet is not like that, the shipped one counts half
-MAX_LOAD_RATIO = math.sqrt(2)  # a half-bin of log2 batch size: step time hardly moves within one
+UNCOMPARED = "the arms draft differently, or not at all"
+HIDDEN = "vLLM counts draft tokens that it does not verify, or accepts them by a rule"
 
 Pods = Mapping[Arm, Mapping[str, Tally]]
 Totals = Mapping[Arm, Tally]  # each arm's pods pooled
@@ -25,7 +26,12 @@ Row = tuple[float, float, float, float]  # a block: the ratio's numerator and de
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Margins (≥ 0, how much worse a canary may be) and how much evidence a verdict needs."""
+    """Margins (≥ 0, how much worse a canary may be) and how much evidence a verdict needs.
+
+    `ttft_limit` is the user's, in seconds to the first token; without one that metric is not judged. `scheduled` says
+    that the proposal length follows the batch, so that acceptance is compared at the first position only, and `hidden`
+    that the canary's counters do not show what its drafts are worth.
+    """
 
     speed_percent: float  # of stable's speed
     acceptance_points: float
@@ -34,6 +40,10 @@ class Policy:
     alpha: float = ALPHA  # probability of a false alarm over the whole rollout, and of each metric's false proof
     min_blocks: int = 8  # below that a standard deviation is a guess
     min_requests: int = 30  # finished, per arm
+    ttft_points: float = 2
+    ttft_limit: float | None = None
+    scheduled: bool = False
+    hidden: bool = False
 
     def margin(self, metric: Metric) -> float:
         """The metric's margin in its own unit."""
@@ -41,7 +51,12 @@ class Policy:
             Metric.SPEED: self.speed_percent,
             Metric.ACCEPTANCE: self.acceptance_points,
             Metric.ERRORS: self.error_points,
+            Metric.TTFT: self.ttft_points,
         }[metric]
+
+    def ratio(self, metric: Metric) -> Ratio:
+        """What the metric is read from."""
+        return AT_FIRST_POSITION if self.scheduled and metric is Metric.ACCEPTANCE else RATIOS[metric]
 
 
 def judge(evidence: Evidence, acceptance_comparable: bool, policy: Policy) -> Verdict:
@@ -49,15 +64,18 @@ def judge(evidence: Evidence, acceptance_comparable: bool, policy: Policy) -> Ve
 
     May be asked after every block: the intervals hold at all looks together.
     """
-    comparable = acceptance_comparable and (not evidence.blocks or _any_speculation(evidence.pods))
-    failing = len(Metric) if comparable else len(Metric) - 1
+    comparable = (
+        acceptance_comparable and not policy.hidden and (not evidence.blocks or _any_speculation(evidence.pods))
+    )
+    judged = [metric for metric in Metric if metric is not Metric.TTFT or policy.ttft_limit is not None]
+    failing = len(judged) if comparable else len(judged) - 1
     totals = {arm: pool(evidence.pods[arm]) for arm in (Arm.CANARY, Arm.STABLE)}
     return Verdict(
         tuple(
             _judge(metric, evidence, totals, policy, failing)
             if comparable or metric is not Metric.ACCEPTANCE
-            else _held(metric, policy, 0, Outcome.NOT_COMPARABLE, "the arms draft differently, or not at all")
-            for metric in Metric
+            else _held(metric, policy, 0, Outcome.NOT_COMPARABLE, HIDDEN if policy.hidden else UNCOMPARED)
+            for metric in judged
         )
     )
 
@@ -99,19 +117,26 @@ def _any_speculation(pods: Pods) -> bool:
 
 
 def _judge(metric: Metric, evidence: Evidence, totals: Totals, policy: Policy, failing: int) -> MetricVerdict:
-    ratio = RATIOS[metric]
+    ratio = policy.ratio(metric)
     rows = _informing(ratio, evidence.blocks)
-    obstacle = _obstacle(ratio, evidence, totals, len(rows), policy)
+    obstacle = _untimed(metric, evidence, policy) or _obstacle(ratio, evidence, totals, len(rows), policy)
     if obstacle is not None:
         return _held(metric, policy, len(rows), *obstacle)
     estimate, lower, upper = _interval(ratio, rows, evidence.pods, totals, policy, failing)
-    margin = policy.margin(metric)
+    margin, hint = policy.margin(metric), ratio.hint
+    if metric is Metric.TTFT:
+        hint += _beyond(evidence.bound or 0.0, policy.ttft_limit or 0.0)
     message = (
-        f"{metric} {_signed(estimate)} {ratio.unit} [{_signed(lower)}, {_signed(upper)}]{ratio.hint} "
+        f"{metric} {_signed(estimate)} {ratio.unit} [{_signed(lower)}, {_signed(upper)}]{hint} "
         f"against a margin of {margin:g}{' %' if ratio.unit == '%' else ''}, {len(rows)} blocks"
     )
     outcome = _outcome(lower, upper, margin)
     return MetricVerdict(metric, outcome, estimate, lower, upper, margin, ratio.unit, len(rows), message)
+
+
+def _beyond(bound: float, limit: float) -> str:
+    """The bound that was used really, in seconds, and what it stands for."""
+    return f" beyond {bound:g} s)" if bound == limit else f" beyond {bound:g} s, the bucket below {limit:g} s)"
 
 
 def _signed(value: float) -> str:
@@ -143,40 +168,31 @@ def _informing(ratio: Ratio, blocks: Sequence[PairedBlock]) -> list[Row]:
     ]
 
 
-def _obstacle(
-    ratio: Ratio, evidence: Evidence, totals: Totals, blocks: int, policy: Policy
-) -> tuple[Outcome, str] | None:
+def _untimed(metric: Metric, evidence: Evidence, policy: Policy) -> Obstacle:
+    """Times that were read against no bound, or against one beyond the limit of now, say nothing of it."""
+    if metric is not Metric.TTFT or not evidence.blocks or policy.ttft_limit is None:
+        return None
+    if evidence.bound is not None and evidence.bound <= policy.ttft_limit:
+        return None
+    return Outcome.NO_TRAFFIC, f"no first token was timed within {policy.ttft_limit:g} s in {_blocks(evidence)}"
+
+
+def _obstacle(ratio: Ratio, evidence: Evidence, totals: Totals, blocks: int, policy: Policy) -> Obstacle:
     if evidence.blocks:
         for arm, tally in totals.items():
             if not ratio.known(tally):
-                return Outcome.NO_TRAFFIC, f"no {ratio.traffic} on {arm} in {len(evidence.blocks)} blocks"
+                return Outcome.NO_TRAFFIC, f"no {ratio.traffic} on {arm} in {_blocks(evidence)}"
     if blocks < policy.min_blocks:
         return Outcome.INSUFFICIENT_DATA, f"{blocks} of {policy.min_blocks} blocks"
     for arm, tally in totals.items():
         if ratio.requests(tally) < policy.min_requests:
             return Outcome.INSUFFICIENT_DATA, f"{ratio.requests(tally):.0f} of {policy.min_requests} requests on {arm}"
-    return _unlike_loads(totals[Arm.CANARY], totals[Arm.STABLE]) if ratio.at_matched_load else None
+    found = (need(totals[Arm.CANARY], totals[Arm.STABLE]) for need in ratio.needs)
+    return next((obstacle for obstacle in found if obstacle), None)
 
 
-def _unlike_loads(canary: Tally, stable: Tally) -> tuple[Outcome, str] | None:
-    """A canary pod that is given less to do runs smaller batches, and would look faster than it is.
-
-    Either likeness will do. Where clients wait for answers the batch is what they set. Where requests arrive by
-    themselves their rate is, and the batch follows from the speed (Little's law): a canary that is half as fast again
-    runs smaller batches *because* it is faster, and that must not keep it from being judged.
-    """
-    batches, rates = (mean_batch(canary), mean_batch(stable)), (request_rate(canary), request_rate(stable))
-    if _alike(*batches) or _alike(*rates):
-        return None
-    if batches[0] is None or batches[1] is None:
-        return Outcome.INSUFFICIENT_OVERLAP, "mean batch unknown"
-    return Outcome.INSUFFICIENT_OVERLAP, f"mean batch {batches[0]:.1f} on canary, {batches[1]:.1f} on stable"
-
-
-def _alike(canary: float | None, stable: float | None) -> bool:
-    if not canary or not stable:
-        return False
-    return 1 / MAX_LOAD_RATIO <= canary / stable <= MAX_LOAD_RATIO
+def _blocks(evidence: Evidence) -> str:
+    return f"{len(evidence.blocks)} block{'' if len(evidence.blocks) == 1 else 's'}"
 
 
 def _interval(

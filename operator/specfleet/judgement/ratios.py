@@ -1,9 +1,10 @@
 """The metrics as data: each a ratio of two counters, and what is known beforehand about how pods differ in it. Pure."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
+from specfleet.judgement.validity import Obstacle, contradicting, unlike_drafts, unlike_loads, unlike_requests
 from specfleet.judgement.verdict import Metric, Unit
 from specfleet.telemetry.counters import Tally
 
@@ -19,7 +20,7 @@ class Ratio:
     traffic: str  # what an arm without a denominator lacks
     unit: Unit
     higher_is_better: bool
-    at_matched_load: bool
+    needs: tuple[Callable[[Tally, Tally], Obstacle], ...]  # what must be so of both arms' sums (canary, stable)
     spread: float  # shipped standard deviation between pods of one revision, in `unit`
     spread_freedom: float  # its degrees of freedom: how firmly it is believed
     hint: str = ""  # said behind the interval where its sign could be misread
@@ -43,7 +44,8 @@ class Ratio:
 # Spread between pods. Acceptance: pods of one revision run the same weights and differ by the prompts that sessions and
 # prefix caches bring them; about 1 point after an hour is usual, and 4 degrees of freedom let five stable pods outweigh
 # it. Speed: GPUs of one product differ in clocks by a few percent on top of the batch they happen to run. Errors: pods
-# of a healthy revision share a rate near 0, so the spread is small, but one bad client can sit on one pod.
+# of a healthy revision share a rate near 0, so the spread is small, but one bad client can sit on one pod. Late first
+# tokens are rare too, and come in bursts from whichever pod has a queue.
 RATIOS: dict[Metric, Ratio] = {
     Metric.SPEED: Ratio(
         numerator=lambda tally: tally.decode_outputs + tally.accepted,
@@ -53,7 +55,7 @@ RATIOS: dict[Metric, Ratio] = {
         traffic="decoding",
         unit="%",
         higher_is_better=True,
-        at_matched_load=True,
+        needs=(contradicting, unlike_loads, unlike_requests),
         spread=2.0,
         spread_freedom=4,
     ),
@@ -65,7 +67,7 @@ RATIOS: dict[Metric, Ratio] = {
         traffic="drafts",
         unit="points",
         higher_is_better=True,
-        at_matched_load=False,
+        needs=(contradicting, unlike_drafts),
         spread=1.0,
         spread_freedom=4,
     ),
@@ -77,9 +79,31 @@ RATIOS: dict[Metric, Ratio] = {
         traffic="requests",
         unit="points",
         higher_is_better=False,
-        at_matched_load=False,
+        needs=(),
         spread=0.2,
         spread_freedom=4,
         hint=" (+ is fewer)",
     ),
+    Metric.TTFT: Ratio(
+        numerator=attrgetter("late"),
+        denominator=attrgetter("timed"),
+        trials=attrgetter("timed"),
+        requests=attrgetter("timed"),
+        traffic="timed first tokens",
+        unit="points",
+        higher_is_better=False,
+        needs=(unlike_loads, unlike_requests),
+        spread=0.5,
+        spread_freedom=4,
+        hint=" (+ is fewer",
+    ),
 }
+
+# Where a schedule sets the proposal length by the batch, the arms' drafts differ in length with their load, and longer
+# ones reach harder tokens. The first position is in every draft of both.
+AT_FIRST_POSITION = replace(
+    RATIOS[Metric.ACCEPTANCE],
+    numerator=lambda tally: tally.per_position[0] if tally.per_position else 0.0,
+    denominator=lambda tally: tally.drafts if tally.per_position else 0.0,
+    hint=" (of the first token, since a schedule sets the others)",
+)

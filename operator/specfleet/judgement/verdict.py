@@ -11,6 +11,7 @@ class Metric(StrEnum):
     SPEED = "speed"
     ACCEPTANCE = "acceptance"
     ERRORS = "errors"
+    TTFT = "ttft"  # time to the first token beyond the user's limit; judged only where there is one
 
 
 class Outcome(StrEnum):
@@ -22,6 +23,7 @@ class Outcome(StrEnum):
     INSUFFICIENT_DATA = "InsufficientData"
     NO_TRAFFIC = "NoTraffic"  # an arm did nothing that this metric could be taken from
     INSUFFICIENT_OVERLAP = "InsufficientOverlap"  # the arms worked under loads too different to compare
+    INCONSISTENT = "Inconsistent"  # an arm's counters contradict each other
     NOT_COMPARABLE = "NotComparable"  # the arms differ by intention in this metric: it is no gate
 
 

@@ -7,7 +7,7 @@ from specfleet.api import names
 from specfleet.api.reasons import Reason, named
 from specfleet.judgement.guards import Guard, first_failure
 from specfleet.judgement.verdict import Verdict
-from specfleet.rollout import orders
+from specfleet.rollout import margins, orders
 from specfleet.rollout.canary import advance
 from specfleet.rollout.contest import noticed, stalled
 from specfleet.rollout.facts import arm_facts, canary_facts, cannot_lend, policy, probe_unknown, verdict
@@ -214,9 +214,10 @@ def _first(scene: Scene, memory: Memory) -> Course:
 
 def _canary(scene: Scene, memory: Memory, stable: Revision, canary: Revision) -> Course:
     rollout = memory.rollout or _begun(stable, canary)
-    rollout = replace(rollout, borrowed=rollout.borrowed or _must_borrow(scene, canary))
+    borrowed = rollout.borrowed or _must_borrow(scene, canary)
+    rollout = replace(rollout, borrowed=borrowed, pods=rollout.pods or margins.last_pods(scene.spec))
     evidence = scene.seen.evidence if scene.seen.evidence_of == rollout.uids else EMPTY
-    judged = verdict(scene, stable, canary, evidence)
+    judged = verdict(scene, stable, canary, evidence, rollout)
     if (pending := scene.routing.pending) and pending.reason is Reason.ROUTE_REFS_NOT_RESOLVED and rollout.routed:
         rollout = replace(rollout, unresolved=scene.now)
     facts = canary_facts(scene, stable, canary, rollout, judged, evidence)

@@ -1,11 +1,14 @@
 """Gathers what one look at a canary knows: guards, verdict, orders, the user's policy. Pure."""
 
+from dataclasses import replace
+
 from specfleet.api.reasons import Reason
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
-from specfleet.judgement.guards import ArmFacts, PodFacts, ProbeFacts, first_failure
+from specfleet.judgement.guards import ArmFacts, Fit, PodFacts, ProbeFacts, first_failure
 from specfleet.judgement.judge import judge
 from specfleet.judgement.verdict import Verdict
 from specfleet.rollout import margins
+from specfleet.rollout.compared import comparable, predicted_loss
 from specfleet.rollout.memory import Rollout
 from specfleet.rollout.note import Note
 from specfleet.rollout.orders import ordered
@@ -19,13 +22,11 @@ RESOLVE_AGAIN = 60.0  # seconds until a Service that a gateway could not use is 
 SPLIT_REQUESTS = 30  # expected of the canary, before their absence says anything
 SPLIT_LEAST = 0.05  # of what is expected
 SPLIT_MOST = 2.0
-COMPARED = ("method", "numSpeculativeTokens", "schedule")  # equal in both arms, or acceptance is no comparison
 
 
-def verdict(scene: Scene, stable: Revision, canary: Revision, evidence: Evidence) -> Verdict:
+def verdict(scene: Scene, stable: Revision, canary: Revision, evidence: Evidence, rollout: Rollout) -> Verdict:
     """The judge's verdict on the evidence, with the user's margins."""
-    comparable = all(stable.payload.get(key) == canary.payload.get(key) for key in COMPARED)
-    return judge(evidence, comparable, margins.policy(scene.spec))
+    return judge(evidence, comparable(stable, canary), margins.policy(scene.spec, margins.planned(rollout)))
 
 
 def policy(scene: Scene, rollout: Rollout) -> Policy:
@@ -52,10 +53,13 @@ def canary_facts(
 ) -> Facts:
     """All that `advance` asks about; `seen` is the verdict on the evidence so far."""
     asked = ordered(scene, canary)
+    mine, theirs = arm_facts(scene, canary, scene.seen.canary), arm_facts(scene, stable, scene.seen.stable)
+    if not exposed(scene, canary) and not scene.roles.undoing:
+        mine = replace(mine, fit=fit(scene, stable, canary))
     return Facts(
         canary=canary,
         stable=stable,
-        failure=first_failure(arm_facts(scene, canary, scene.seen.canary), arm_facts(scene, stable, scene.seen.stable)),
+        failure=first_failure(mine, theirs),
         verdict=seen,
         blocks=evidence.seen,
         probed=scene.probed(canary.pods),
@@ -140,6 +144,18 @@ def arm_facts(scene: Scene, revision: Revision, seen: ArmSeen) -> ArmFacts:
         message=next((item.message for item in answers if item.failed), ""),
     )
     return ArmFacts(pods, seen.recent, seen.last, seen.running, probe, seen.stalled)
+
+
+def fit(scene: Scene, stable: Revision, canary: Revision) -> Fit:
+    """The KV caches of both arms' pods."""
+    arms = ((scene.seen.canary, canary), (scene.seen.stable, stable))
+    mine, theirs = (seen.kv_tokens if seen.revision == revision.name else None for seen, revision in arms)
+    return Fit(mine, theirs, predicted_loss(stable.payload, canary.payload))
+
+
+def exposed(scene: Scene, canary: Revision) -> bool:
+    """Whether anybody's requests go to the canary's pods."""
+    return canary.name in scene.routing.carriers or bool(scene.routing.cohort)
 
 
 def probe_unknown(scene: Scene, revision: Revision) -> str:

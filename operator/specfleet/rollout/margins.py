@@ -1,15 +1,23 @@
 """How much worse a canary may be, and whether the last step's pods can tell: the judge's policy for a spec. Pure."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.judgement.judge import Policy, resolvable_margin
 from specfleet.judgement.verdict import Metric
+from specfleet.rollout.compared import hides
+from specfleet.rollout.memory import Rollout
 from specfleet.rollout.shape import Bounds, Shape, limit, shape_for
+from specfleet.telemetry.evidence import EMPTY, Evidence
 
 WIDENED = 3  # the most, in percent or points, by which a margin that the user did not set follows the pods
-FIELDS = {Metric.SPEED: "speed_percent", Metric.ACCEPTANCE: "acceptance_points", Metric.ERRORS: "error_points"}
+FIELDS = {
+    Metric.SPEED: "speed_percent",
+    Metric.ACCEPTANCE: "acceptance_points",
+    Metric.ERRORS: "error_points",
+    Metric.TTFT: "ttft_points",
+}
 
 
 def bounds_of(spec: SpecDecodeDeploymentSpec, borrowed: bool) -> Bounds:
@@ -40,41 +48,90 @@ def max_blocks(spec: SpecDecodeDeploymentSpec) -> int:
     return max(1, analysis.max_seconds // analysis.block_seconds)
 
 
-def policy(spec: SpecDecodeDeploymentSpec) -> Policy:
-    """The judge's policy. A margin that the user did not set is widened to what the last step's pods can resolve."""
+def last_pods(spec: SpecDecodeDeploymentSpec) -> tuple[int, int] | None:
+    """Canary's and stable's pods at the last step: what a rollout remembers when it begins."""
     shape = last_shape(spec)
+    return (shape.canary, shape.stable) if shape else None
+
+
+def planned(rollout: Rollout | None) -> Shape | None:
+    """What `last_pods` was when it began; None where that is not known."""
+    return Shape(*rollout.pods) if rollout and rollout.pods else None
+
+
+def policy(spec: SpecDecodeDeploymentSpec, begun: Shape | None = None) -> Policy:
+    """The judge's policy. A margin that the user did not set is widened to what the last step's pods can resolve: those
+    of `begun`, the plan with which a rollout began, so that it stays as it is while replicas come and go."""
+    shape, slo = begun or last_shape(spec), spec.slo
     return Policy(
         speed_percent=_margin(spec, Metric.SPEED, shape),
         acceptance_points=_margin(spec, Metric.ACCEPTANCE, shape),
         error_points=_margin(spec, Metric.ERRORS, shape),
         max_blocks=max_blocks(spec),
+        ttft_points=_margin(spec, Metric.TTFT, shape),
+        ttft_limit=slo.time_to_first_token if slo else None,
+        scheduled=bool(spec.speculation.schedule),
+        hidden=hides(spec.speculation.options),
     )
 
 
-def remarks(spec: SpecDecodeDeploymentSpec) -> Iterator[str]:
-    """What to know about the margins before a rollout: each that was widened, and each that cannot be resolved."""
+def resolvable(
+    spec: SpecDecodeDeploymentSpec, evidence: Evidence = EMPTY, begun: Shape | None = None
+) -> Mapping[Metric, float]:
+    """The smallest margins that the last step's pods, as they are asked for now, can prove an equal canary at.
+
+    They follow the fleet's own noise once there is enough evidence, and what is known of GPUs before. Empty without
+    room for a canary.
+    """
+    shape = last_shape(spec)
+    if shape is None or not shape.canary or not shape.stable:
+        return {}
+    judged = policy(spec, begun)
+    known = evidence if len(evidence.blocks) >= judged.min_blocks else EMPTY
+    metrics = [metric for metric in FIELDS if _judged(spec, metric)]
+    return {metric: resolvable_margin(shape.canary, shape.stable, metric, known, judged) for metric in metrics}
+
+
+def remarks(
+    spec: SpecDecodeDeploymentSpec, measured: Mapping[Metric, float] | None = None, begun: Shape | None = None
+) -> Iterator[str]:
+    """What to know about the margins of a rollout: each that was widened, and each that cannot be resolved.
+
+    `measured` is what `resolvable` made of evidence. It moves with every block, so it is said in whole numbers: these
+    hardly do, and status is written when they do.
+    """
     shape = last_shape(spec)
     if not spec.replicas:
         return
     if shape is None:
         yield "spec.rollout.maxSurge leaves no room for a canary beside a pod of stable; allow a surge or add replicas"
         return
-    for metric, field in FIELDS.items():
-        if metric is not Metric.ACCEPTANCE or spec.speculation.method != "none":
-            yield from _remark(spec, metric, field, shape)
+    for metric, least in (measured or resolvable(spec)).items():
+        yield from _remark(spec, metric, shape, math.ceil(least) if measured else least, begun)
 
 
-def _remark(spec: SpecDecodeDeploymentSpec, metric: Metric, field: str, shape: Shape) -> Iterator[str]:
-    margins = spec.rollout.analysis.margins
-    given, used = getattr(margins, field), _margin(spec, metric, shape)
-    least = resolvable_margin(shape.canary, shape.stable, metric)
+def _judged(spec: SpecDecodeDeploymentSpec, metric: Metric) -> bool:
+    if metric is Metric.TTFT:
+        return bool(spec.slo and spec.slo.time_to_first_token)
+    return metric is not Metric.ACCEPTANCE or spec.speculation.method != "none"
+
+
+def _remark(
+    spec: SpecDecodeDeploymentSpec, metric: Metric, shape: Shape, least: float, begun: Shape | None
+) -> Iterator[str]:
+    margins, plan, field = spec.rollout.analysis.margins, begun or shape, FIELDS[metric]
+    given, used = getattr(margins, field), _margin(spec, metric, plan)
     name = f"spec.rollout.analysis.margins.{type(margins).model_fields[field].alias}"
-    pods = f"{shape.canary} canary and {shape.stable} stable pods at the last step"
     if used < least:
         best = f"set {math.ceil(least)}, or add replicas"
-        yield f"{name} is {used:g}, but {pods} resolve no less than {least:.1f}: no canary may ever be proven; {best}"
+        yield f"{name} is {used:g}, but {_resolve(shape, least)}: no canary may ever be proven; {best}"
     elif used > given:
-        yield f"{name} is widened from {given:g} to {used:g}: {pods} resolve no less than {least:.1f}"
+        expected = resolvable_margin(plan.canary, plan.stable, metric)
+        yield f"{name} is widened from {given:g} to {used:g}: {_resolve(plan, expected)}"
+
+
+def _resolve(shape: Shape, least: float) -> str:
+    return f"{shape.canary} canary and {shape.stable} stable pods at the last step resolve no less than {least:.1f}"
 
 
 def _margin(spec: SpecDecodeDeploymentSpec, metric: Metric, shape: Shape | None) -> float:

@@ -37,6 +37,7 @@ class Rollout:
     routed: int = 0  # percent that the route was last seen to give the canary
     sent: int | None = None  # percent that a write was to give it since
     sent_at: float = 0.0
+    pods: tuple[int, int] | None = None  # canary's and stable's at the last step, as planned when it began
     unresolved: float | None = None  # when a gateway could not use the canary's Service, so that its weight went
 
 
@@ -87,4 +88,6 @@ class Memory:
 
 def _rollout(raw: Mapping[str, Any]) -> Rollout:
     known = {item.name for item in fields(Rollout)}
-    return Rollout(**{**{key: value for key, value in raw.items() if key in known}, "uids": tuple(raw["uids"])})
+    pods = tuple(map(int, raw["pods"])) if raw.get("pods") else None
+    kept = {key: value for key, value in raw.items() if key in known}
+    return Rollout(**{**kept, "uids": tuple(raw["uids"]), "pods": pods})

@@ -1,7 +1,6 @@
 """What a pass tells the user: the status of the SDD and its conditions. Pure."""
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,23 +8,22 @@ from specfleet.api import names
 from specfleet.api.conditions import Status, Type, condition, find, merge
 from specfleet.api.reasons import Reason
 from specfleet.api.validation import findings, not_implemented
-from specfleet.judgement.verdict import MetricVerdict
+from specfleet.judgement.verdict import Metric, MetricVerdict
 from specfleet.resources.revision import render
 from specfleet.rollout.course import Course
 from specfleet.rollout.facts import steps_of
-from specfleet.rollout.margins import remarks
+from specfleet.rollout.figures import fitting, measured, per_token, resolved
+from specfleet.rollout.margins import planned, remarks
 from specfleet.rollout.note import Note
 from specfleet.rollout.orders import ignored
 from specfleet.rollout.revision import first_difference
 from specfleet.rollout.routefindings import route_findings
-from specfleet.rollout.scene import Scene
+from specfleet.rollout.scene import ArmSeen, Scene
 from specfleet.rollout.waiting import reachable_percent
 from specfleet.rollout.world import Raw, Revision, rfc3339
-from specfleet.telemetry.derived import acceptance_rate, step_time, tokens_per_step
 
 QUIET = (Reason.STABLE, Reason.RETAINING_OLD, Reason.SCALED_TO_ZERO, Reason.CANARY_ABORTED)
 MAX_SHORT = 253
-NOISE = 5.0  # standard errors by which a printed figure must move: 100 quiet fleets write it a few times an hour
 STALLED = (
     Reason.CANARY_ABORTED,
     Reason.NAME_TAKEN,
@@ -42,6 +40,7 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
     old = scene.sdd.get("status") or {}
     hold = _hindered(scene, problems) or _awake(course.hold, old)
     stable, canary = scene.roles.stable, scene.roles.canary
+    judged, least = course.verdict.metrics if course.verdict else (), resolved(scene, course)
     known: dict[str, Any] = {
         "observedGeneration": _generation(scene.sdd),
         "conditions": merge(old.get("conditions") or (), _conditions(scene, hold, problems), time),
@@ -49,8 +48,8 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "message": _clip(hold.message),
         "replicas": min(scene.spec.replicas, sum(item.ready for item in scene.revisions.values())),
         "selector": f"{names.DEPLOYMENT}={scene.name}",
-        "stable": _revision(stable),
-        "canary": _revision(canary),
+        "stable": _arm(scene, stable, scene.seen.stable, old.get("stable") or {}),
+        "canary": _arm(scene, canary, scene.seen.canary, old.get("canary") or {}),
         "weight": _weight(scene) if canary else None,
         "step": _step(scene, course) if canary else None,
         "proposalLength": _proposal_length(stable or scene.roles.target, canary),
@@ -59,11 +58,11 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "gpu": "/".join(scene.spec.accelerator.products)[:MAX_SHORT] or None,
         "routing": list(_routing(scene)) or None,
         "url": f"http://{scene.name}.{scene.sdd['metadata']['namespace']}:{names.PORT}",
-        "metrics": [_metric(item) for item in course.verdict.metrics] if course.verdict else None,
+        "metrics": [_metric(item, least.get(item.metric)) for item in judged] or None,
         "decisions": [_decision(item) for item in reversed(course.memory.decisions)] or None,
         "lastHandledAction": _action(scene, course),
-        "findings": list(dict.fromkeys(_clip(text) for text in _findings(scene)))[:32] or None,
-        **_measured(scene, old),
+        "findings": list(dict.fromkeys(_clip(text) for text in _findings(scene, least)))[:32] or None,
+        **measured(scene, old),
     }
     return {key: value for key, value in known.items() if value is not None}
 
@@ -124,10 +123,11 @@ def _conditions(scene: Scene, hold: Note, problems: tuple[str, ...]) -> list[dic
     return said
 
 
-def _findings(scene: Scene) -> tuple[str, ...]:
+def _findings(scene: Scene, least: Mapping[Metric, float]) -> tuple[str, ...]:
     objects, route = scene.objects, scene.routing.route
     around = route_findings(scene.sdd, scene.spec.traffic, route, objects.gateways, objects.neighbours)
-    return (*findings(scene.spec), *remarks(scene.spec), *around)
+    margins = remarks(scene.spec, least, planned(scene.memory.rollout))
+    return (*findings(scene.spec), *margins, *around)
 
 
 def _outdated(scene: Scene) -> str:
@@ -170,16 +170,19 @@ def _payload(revision: Revision | None) -> Mapping[str, Any]:
     return revision.payload if revision else {}
 
 
-def _revision(revision: Revision | None) -> dict[str, Any] | None:
+def _arm(scene: Scene, revision: Revision | None, seen: ArmSeen, old: Raw) -> dict[str, Any] | None:
     if revision is None:
         return None
-    return {
+    known = {
         "revision": revision.name,
         "method": str(revision.payload.get("method", "none")),
         "numSpeculativeTokens": str(revision.payload.get("numSpeculativeTokens", "")),
         "replicas": revision.wanted,
         "ready": revision.ready,
+        "timePerOutputToken": per_token(scene, revision, seen, old),
+        "kvCache": fitting(scene, revision),
     }
+    return {key: value for key, value in known.items() if value is not None}
 
 
 def _weight(scene: Scene) -> str:
@@ -237,8 +240,9 @@ def _length(revision: Revision | None) -> str | None:
     return "auto" if length is None else str(length) if length else "off"
 
 
-def _metric(item: MetricVerdict) -> dict[str, Any]:
+def _metric(item: MetricVerdict, least: float | None) -> dict[str, Any]:
     numbers = {"estimate": item.estimate, "lower": item.lower, "upper": item.upper, "margin": item.margin}
+    numbers["resolvable"] = least
     return {
         "name": str(item.metric),
         "outcome": str(item.outcome),
@@ -267,33 +271,6 @@ def _action(scene: Scene, course: Course) -> dict[str, str] | None:
     for mark in course.marks:
         answers |= json.loads(mark.notes.get(names.ACTIONS) or "{}")
     return {"id": action.id, "type": action.type, "result": _clip(answers.get(action.id) or ignored(scene, action))}
-
-
-def _measured(scene: Scene, old: Mapping[str, Any]) -> dict[str, str | None]:
-    """Acceptance, tokens per step and step time: the canary's once measured, else stable's; as before if unknown."""
-    canary = scene.seen.canary.recent
-    tally = canary if scene.roles.canary and canary.drafts else scene.seen.stable.recent
-    share, tokens, seconds = acceptance_rate(tally), tokens_per_step(tally), step_time(tally)
-    # Standard errors at most: a draft's accepted share lies in 0..1, its accepted tokens in 0..its length.
-    per_draft = 0.5 / math.sqrt(tally.drafts) if tally.drafts else 0.0
-    length = tally.draft_tokens / tally.drafts if tally.drafts else 0.0
-    values = {
-        "acceptance": (None if share is None else 100 * share, "{:.0f}%", max(2.0, NOISE * 100 * per_draft)),
-        "tokensPerStep": (tokens, "{:.1f}", max(0.2, NOISE * length * per_draft)),
-        "stepTime": (None if seconds is None else 1000 * seconds, "{:.0f} ms", max(2.0, 100 * (seconds or 0.0))),
-    }
-    return {key: _steady(old.get(key), *value) for key, value in values.items()}
-
-
-def _steady(before: str | None, value: float | None, form: str, near: float) -> str | None:
-    """As it was printed before unless it has moved by more than its noise: a fleet at rest writes nothing."""
-    if value is None:
-        return before
-    try:
-        moved = abs(value - float((before or "").rstrip("%ms ")))
-    except ValueError:
-        return form.format(value)
-    return before if moved <= near else form.format(value)
 
 
 def _clip(text: str) -> str:

@@ -22,7 +22,8 @@ from specfleet.telemetry.load import Load, overload
 class ArmSeen:
     """What the scraper saw of one arm, and of which revision.
 
-    `fell` says that its acceptance did, from one scrape to the next. `unreachable` says why no ready pod of it answers,
+    `fell` says that its acceptance did, from one scrape to the next. `kv_tokens` fit into the smallest KV cache of its
+    pods, None where one does not say. `unreachable` says why no ready pod of it answers,
     empty if one does; and for how many seconds that has been so.
     """
 
@@ -32,6 +33,7 @@ class ArmSeen:
     running: float | None = None
     stalled: int = 0
     fell: bool = False
+    kv_tokens: float | None = None
     unreachable: str = ""
     unreachable_for: float = 0.0
 

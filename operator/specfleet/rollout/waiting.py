@@ -89,6 +89,7 @@ def unproven(verdict: Verdict) -> Note:
     reasons = {
         Outcome.NO_TRAFFIC: Reason.NO_TRAFFIC,
         Outcome.INSUFFICIENT_OVERLAP: Reason.INSUFFICIENT_OVERLAP,
+        Outcome.INCONSISTENT: Reason.COUNTERS_INCONSISTENT,
     }
     for metric in verdict.metrics:
         if metric.outcome in reasons:

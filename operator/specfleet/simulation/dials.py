@@ -14,7 +14,7 @@ class Dials:
     """acceptance: factor on every token's probability (0 accepts nothing). speed: factor on step speed (0.5 is half
     as fast). start_seconds: how long loading takes before the port opens. crash: exit 1. hang: requests never progress
     while /health stays 200. garbage: the output repeats one token. errors: share of requests answered with 500.
-    metrics: one of METRICS_FAULTS.
+    kv: factor on the blocks of the KV cache, as if something else held memory. metrics: one of METRICS_FAULTS.
     """
 
     acceptance: float = 1.0
@@ -24,13 +24,17 @@ class Dials:
     hang: bool = False
     garbage: bool = False
     errors: float = 0.0
+    kv: float = 1.0
     metrics: str = "ok"
 
     def __post_init__(self) -> None:
         if self.metrics not in METRICS_FAULTS:
             raise ValueError(f"metrics must be one of {', '.join(METRICS_FAULTS)}")
-        if self.acceptance < 0 or self.speed <= 0 or not 0 <= self.errors <= 1 or self.start_seconds < 0:
-            raise ValueError("acceptance and start_seconds must be at least 0, speed above 0, errors within 0 and 1")
+        shares = 0 <= self.errors <= 1 and 0 < self.kv <= 1
+        if self.acceptance < 0 or self.speed <= 0 or not shares or self.start_seconds < 0:
+            raise ValueError(
+                "acceptance and start_seconds must be at least 0, speed above 0, errors within 0 and 1, kv above 0 to 1"
+            )
 
 
 DEFAULT = Dials()

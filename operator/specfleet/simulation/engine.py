@@ -255,5 +255,5 @@ class Engine:
 
     def _report(self) -> None:
         blocks = sum(-(-(r.prefilled + r.generated) // truth.BLOCK_SIZE) for r in self._running)
-        usage = blocks / truth.kv_blocks(self.settings.method)
+        usage = blocks / truth.kv_blocks(self.settings.method, self.dials.kv)
         self.counters.gauges = Gauges(len(self._running), len(self._waiting), usage)

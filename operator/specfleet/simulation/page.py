@@ -17,11 +17,13 @@ _HTTP_EDGES = (
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What labels the page: names, speculation (method None: off) and when it started (seconds, Unix epoch)."""
+    """What labels the page: names, speculation (method None: off) and when it started (seconds, Unix epoch); `kv` is
+    the share of the usual KV cache that it found room for."""
 
     model_name: str
     method: str | None
     created: float
+    kv: float = 1.0
 
     @property
     def labels(self) -> Labels:
@@ -234,7 +236,7 @@ _TOKEN_BYTES = 327_680  # KV cache of one token of a 70 B model: 80 layers, 8 he
 
 
 def _cache(identity: Identity) -> Family:
-    blocks = truth.kv_blocks(identity.method)
+    blocks = truth.kv_blocks(identity.method, identity.kv)
     tokens = blocks * truth.BLOCK_SIZE
     sizes = {
         "block_size": truth.BLOCK_SIZE,

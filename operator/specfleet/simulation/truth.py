@@ -85,9 +85,9 @@ KV_BLOCKS = 24_000  # of BLOCK_SIZE tokens, without a drafter
 BLOCK_SIZE = 16
 
 
-def kv_blocks(method: str | None) -> int:
-    """KV blocks that fit beside the drafter of `method` (None: no speculation)."""
-    return KV_BLOCKS if method is None else int(KV_BLOCKS * (1 - DRAFTERS[method].kv_share))
+def kv_blocks(method: str | None, share: float = 1.0) -> int:
+    """KV blocks that fit beside the drafter of `method` (None: no speculation) into a share of the memory."""
+    return int(KV_BLOCKS * share * (1 - (0.0 if method is None else DRAFTERS[method].kv_share)))
 
 
 @dataclass(frozen=True, slots=True)

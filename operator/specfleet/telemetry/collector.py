@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from statistics import median
 
-from specfleet.telemetry.counters import Observation, Tally, difference
+from specfleet.telemetry.counters import Observation, Tally, bound_within, difference
 from specfleet.telemetry.derived import position_acceptance
 from specfleet.telemetry.evidence import Arm, Block
 
@@ -35,17 +35,21 @@ class _Track:
 @dataclass(slots=True)
 class _OpenBlock:
     seconds: float = 0.0
+    bound: float | None = None
     pods: dict[Arm, dict[str, Tally]] = field(default_factory=lambda: {arm: {} for arm in Arm})
 
-    def add(self, arms: Mapping[Arm, Mapping[str, Tally]], seconds: float) -> None:
+    def add(self, arms: Mapping[Arm, Mapping[str, Tally]], seconds: float, bound: float | None) -> None:
         self.seconds += seconds
+        self.bound = bound or self.bound
         for arm, deltas in arms.items():
             for pod, delta in deltas.items():
                 self.pods[arm][pod] = self.pods[arm].get(pod, Tally.zero()) + delta
 
-    def continues(self, arms: Mapping[Arm, Mapping[str, Tally]]) -> bool:
-        """False if an arm shares no pod with the block so far: that is another revision, or a promotion."""
-        return all(not self.pods[arm] or self.pods[arm].keys() & deltas.keys() for arm, deltas in arms.items())
+    def continues(self, arms: Mapping[Arm, Mapping[str, Tally]], bound: float | None) -> bool:
+        """False if an arm shares no pod with the block so far: that is another revision, or a promotion. Nor where
+        first tokens are late beyond another bound by now."""
+        same = not (bound and self.bound) or bound == self.bound
+        return same and all(not self.pods[arm] or self.pods[arm].keys() & deltas.keys() for arm, deltas in arms.items())
 
 
 class Collector:
@@ -54,12 +58,14 @@ class Collector:
     A delta counts only between two successive ticks that its pod answered, so both arms always cover the same time.
     """
 
-    def __init__(self, block_seconds: float, warmup_seconds: float) -> None:
+    def __init__(self, block_seconds: float, warmup_seconds: float, ttft_limit: float | None = None) -> None:
+        self.ttft_limit = ttft_limit  # seconds to the first token; may change at any time
         self._block_seconds = block_seconds
         self._warmup_seconds = warmup_seconds
         self._dropped: Counter[str] = Counter()
         self._intervals: deque[float] = deque(maxlen=USUAL_INTERVALS)
         self._now: float | None = None
+        self._bound: float | None = None
         self._ticks = 0
         self._tracks: dict[tuple[Arm, str], _Track] = {}
         self._block = _OpenBlock()
@@ -77,6 +83,8 @@ class Collector:
         interval = 0.0 if self._now is None else now - self._now
         self._forget(now)
         self._ticks += 1
+        samples = (observation.sample for observations in arms.values() for observation in observations.values())
+        self._bound = bound_within(self.ttft_limit, samples)
         for arm, observations in arms.items():
             for pod, observation in observations.items():
                 self._observe(now, arm, pod, observation)
@@ -116,6 +124,11 @@ class Collector:
         """Requests running on the arm's pods at the last scrape; None if any pod does not say, or none answered."""
         return _total(track.observation.sample.running for track in self._current(arm).values())
 
+    def kv_tokens(self, arm: Arm) -> float | None:
+        """Tokens that fit into the smallest KV cache of the arm's pods; None if any does not say, or none answered."""
+        known = [track.observation.sample.kv_tokens for track in self._current(arm).values()]
+        return None if None in known else min((value for value in known if value is not None), default=None)
+
     def stalled_scrapes(self, arm: Arm) -> int:
         """The longest row of scrapes up to now in which a pod ran requests and its engine made no step."""
         return max((track.stalled for track in self._current(arm).values()), default=0)
@@ -134,7 +147,7 @@ class Collector:
 
     def _observe(self, now: float, arm: Arm, pod: str, observation: Observation) -> None:
         track = self._tracks.get((arm, pod))
-        delta = None if track is None else difference(track.observation, observation, now - track.seen)
+        delta = None if track is None else difference(track.observation, observation, now - track.seen, self._bound)
         if track is None or delta is None:
             self._dropped["restarted"] += track is not None
             self._tracks[arm, pod] = _Track(since=now, seen=now, observation=observation)
@@ -158,14 +171,14 @@ class Collector:
         if not all(counting.values()):
             self._dropped["unpaired"] += bool(self._current(Arm.CANARY))
             return None
-        if not self._block.continues(counting):
+        if not self._block.continues(counting, self._bound):
             self._dropped["replaced"] += 1
             self._block = _OpenBlock()
-        self._block.add(counting, interval)
+        self._block.add(counting, interval, self._bound)
         if self._block.seconds + interval / 2 < self._block_seconds:  # to the nearest tick: scrapes jitter
             return None
         full, self._block = self._block, _OpenBlock()
-        return Block(stable=full.pods[Arm.STABLE], canary=full.pods[Arm.CANARY])
+        return Block(stable=full.pods[Arm.STABLE], canary=full.pods[Arm.CANARY], bound=full.bound)
 
 
 def _counting(tracks: Mapping[str, _Track]) -> dict[str, Tally]:

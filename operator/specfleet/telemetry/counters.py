@@ -1,6 +1,7 @@
 """Turns two samples of one server into what happened between them, unless its counters started again. Pure."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from operator import add, attrgetter
@@ -26,7 +27,8 @@ COUNTERS = (
 )
 # The HTTP server makes a series with the first request of its handler and status: absent means 0 there, and only there.
 _LAZY = frozenset(("http_requests", "http_errors"))
-_numbers: Callable[["Tally"], tuple[float, ...]] = attrgetter(*COUNTERS, "seconds")
+NUMBERS = (*COUNTERS, "seconds", "timed", "late")  # of a Tally, in the order of its fields
+_numbers: Callable[["Tally"], tuple[float, ...]] = attrgetter(*NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class Tally:
 
     `speculating` is False where no pod had vLLM's speculation families: then `drafts` is 0 because there is nothing to
     count, not because nothing was drafted. `seconds` are pod-seconds; `per_position` is Sample.accepted_per_position.
+    Of the first tokens, `timed` are those of which is known whether they came within the bound that the user's limit is
+    read as, and `late` those that did not; without a limit, or a histogram to read it in, none is.
     """
 
     drafts: float = 0.0
@@ -59,6 +63,8 @@ class Tally:
     http_requests: float = 0.0
     http_errors: float = 0.0
     seconds: float = 0.0
+    timed: float = 0.0
+    late: float = 0.0
     per_position: tuple[float, ...] = field(default=(), kw_only=True)
     speculating: bool = field(default=False, kw_only=True)
 
@@ -68,7 +74,7 @@ class Tally:
         return cls()
 
     def numbers(self) -> tuple[float, ...]:
-        """The COUNTERS in their order, then `seconds`."""
+        """The NUMBERS in their order."""
         return _numbers(self)
 
     def __add__(self, other: "Tally") -> "Tally":
@@ -81,11 +87,14 @@ class Tally:
         )
 
 
-def difference(before: Observation, after: Observation, seconds: float = 0.0) -> Tally | None:
+def difference(
+    before: Observation, after: Observation, seconds: float = 0.0, bound: float | None = None
+) -> Tally | None:
     """What happened between two observations of one pod, `seconds` apart; None if its counters started again between.
 
     They did if the pod, its restart count or its process start differ, if any counter fell, or if a family came or
-    went. The caller then starts afresh from `after`: a guess at what was lost would look like a measurement.
+    went. The caller then starts afresh from `after`: a guess at what was lost would look like a measurement. First
+    tokens are late beyond `bound` seconds, which must be a bucket's.
     """
     old, new = before.sample, after.sample
     if before.epoch != after.epoch or old.process_start != new.process_start:
@@ -93,9 +102,29 @@ def difference(before: Observation, after: Observation, seconds: float = 0.0) ->
     deltas = [_delta(getattr(old, name), getattr(new, name), lazy=name in _LAZY) for name in COUNTERS]
     positions = _position_deltas(old.accepted_per_position, new.accepted_per_position)
     known = [delta for delta in deltas if delta is not None]
-    if positions is None or len(known) < len(deltas):
+    timed, late = _lateness(dict(old.first_token_times), dict(new.first_token_times), bound)
+    if positions is None or len(known) < len(deltas) or min(timed, late) < 0:
         return None
-    return Tally(*[*known, seconds], per_position=positions, speculating=new.drafts is not None)
+    return Tally(*[*known, seconds, timed, late], per_position=positions, speculating=new.drafts is not None)
+
+
+def bound_within(limit: float | None, samples: Iterable[Sample]) -> float | None:
+    """What a limit in seconds is read as: the last bound of vLLM's buckets that is no later, and that all have.
+
+    So no request that broke the limit is taken for one that kept it, and both arms are read alike. None without a limit
+    or such a bound.
+    """
+    bounds = [{bound for bound, _ in sample.first_token_times} for sample in samples]
+    common = set[float].intersection(*bounds) if bounds else set[float]()
+    return max((bound for bound in common if limit is not None and 0 < bound <= limit), default=None)
+
+
+def _lateness(old: Mapping[float, float], new: Mapping[float, float], bound: float | None) -> tuple[float, float]:
+    """(timed, late) between two states of the buckets; (0, 0) where nobody knows, negative where they fell."""
+    if bound is None or not (bound in old and bound in new):
+        return 0.0, 0.0
+    timed, in_time = new[math.inf] - old[math.inf], new[bound] - old[bound]
+    return (timed, timed - in_time) if in_time >= 0 else (in_time, 0.0)
 
 
 def _delta(before: float | None, after: float | None, lazy: bool) -> float | None:

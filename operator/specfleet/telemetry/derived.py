@@ -5,6 +5,8 @@ None always means unknown: the counters that a quantity needs did not move.
 
 from specfleet.telemetry.counters import Tally
 
+AGREEMENT = 0.05  # of the generated tokens, by which counters may contradict each other
+
 
 def acceptance_rate(tally: Tally) -> float | None:
     """accepted ÷ draft tokens, 0..1.
@@ -67,6 +69,14 @@ def mean_batch(tally: Tally) -> float | None:
     return _ratio(tally.decode_outputs, tally.iterations)
 
 
+def time_per_output_token(tally: Tally) -> float | None:
+    """Decode seconds ÷ (decode outputs + accepted): seconds that a token of a request takes after its first.
+
+    The inverse of `speed`; what vllm:request_time_per_output_token_seconds has as its mean once requests have ended.
+    """
+    return _ratio(tally.decode_seconds, tally.decode_outputs + tally.accepted)
+
+
 def request_rate(tally: Tally) -> float | None:
     """first tokens ÷ pod-seconds: requests per second that one pod begins to answer.
 
@@ -85,6 +95,29 @@ def coverage(tally: Tally) -> float | None:
     return _ratio(tally.drafts, tally.decode_outputs) if tally.speculating else None
 
 
+def draft_length(tally: Tally) -> float | None:
+    """draft tokens ÷ drafts: tokens that a draft really had.
+
+    Source: vllm:spec_decode_num_draft_tokens ÷ vllm:spec_decode_num_drafts. Below the proposal length where a schedule,
+    a grammar or a lookup proposes less.
+    """
+    return _ratio(tally.draft_tokens, tally.drafts)
+
+
+def prompt_share(tally: Tally) -> float | None:
+    """prompt tokens ÷ generation tokens. Source: the two counters of these names. Prefill lengthens the steps of those
+    that decode beside it, so speeds compare only where this is alike."""
+    return _ratio(tally.prompt_tokens, tally.generation_tokens) if tally.prompt_tokens else None
+
+
+def late_share(tally: Tally) -> float | None:
+    """late ÷ timed first tokens, 0..1.
+
+    Source: the buckets of vllm:time_to_first_token_seconds: (all − those within the bound) ÷ all.
+    """
+    return _ratio(tally.late, tally.timed)
+
+
 def consistency_error(tally: Tally) -> float | None:
     """(decode outputs + first tokens + accepted) ÷ generation tokens − 1: 0 where the counters agree with each other.
 
@@ -93,6 +126,18 @@ def consistency_error(tally: Tally) -> float | None:
     """
     share = _ratio(tally.decode_outputs + tally.first_tokens + tally.accepted, tally.generation_tokens)
     return None if share is None else share - 1.0
+
+
+def consistent(tally: Tally) -> bool | None:
+    """Whether the counters agree with each other, as `consistency_error` says.
+
+    A request's last draft may reach past its stop: each finished one may add as many accepted tokens as a draft has,
+    which is much where answers are short.
+    """
+    error, longest = consistency_error(tally), draft_length(tally) or 0.0
+    if error is None:
+        return None
+    return -AGREEMENT <= error <= AGREEMENT + tally.finished * longest / tally.generation_tokens
 
 
 def error_share(tally: Tally) -> float | None:

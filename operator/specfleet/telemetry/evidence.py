@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from specfleet.telemetry.counters import COUNTERS, Tally
+from specfleet.telemetry.counters import NUMBERS, Tally
 
 MAX_BLOCKS = 1440  # a day of one-minute blocks, about 200 kB: a rollout that waits longer forgets its oldest blocks
 MAX_NUMBER = 1e30  # far from where squares overflow
 DECIMALS = 3  # counters are whole numbers; seconds are kept to the millisecond
-FORMAT = 1
+FORMAT = 2
 # What a block keeps, in the order of its arrays: what the judge compares. The rest is in the sums per pod.
 BLOCK_FIELDS = (
     "drafts",
@@ -22,8 +22,12 @@ BLOCK_FIELDS = (
     "http_requests",
     "http_errors",
     "seconds",
+    "timed",
+    "late",
 )
-POD_FIELDS = (*COUNTERS, "seconds")
+POD_FIELDS = NUMBERS
+FORMER_BLOCK_FIELDS = BLOCK_FIELDS[:-2]  # of format 1, which had no time to the first token, nor positions in blocks
+FORMER_POD_FIELDS = POD_FIELDS[:-2]
 
 
 class Arm(StrEnum):
@@ -35,15 +39,17 @@ class Arm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block as it was collected: a tally per pod of each arm, over the same ticks."""
+    """One block as it was collected: a tally per pod of each arm, over the same ticks. First tokens were late beyond
+    `bound` seconds; None where nobody asked, or nobody knows."""
 
     stable: Mapping[str, Tally]
     canary: Mapping[str, Tally]
+    bound: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PairedBlock:
-    """One block pooled over each arm's pods; only BLOCK_FIELDS and `speculating` are kept."""
+    """One block pooled over each arm's pods; only BLOCK_FIELDS and the first position are kept."""
 
     stable: Tally
     canary: Tally
@@ -56,6 +62,7 @@ class Evidence:
     blocks: tuple[PairedBlock, ...]
     pods: Mapping[Arm, Mapping[str, Tally]]
     forgotten: int = 0  # blocks beyond MAX_BLOCKS
+    bound: float | None = None  # seconds beyond which a first token was `late`
     _text: list[str] = field(default_factory=list, init=False, repr=False, compare=False)  # to_json's, once asked for
 
     @property
@@ -65,13 +72,21 @@ class Evidence:
 
     def add(self, block: Block) -> "Evidence":
         """This evidence and one more block. Rounds to DECIMALS here, so that what is judged is what is stored."""
+        if block.bound and self.bound and block.bound != self.bound:
+            return self._untimed().add(block)
         paired = PairedBlock(stable=_pooled(block.stable), canary=_pooled(block.canary))
         pods = {
             Arm.STABLE: _joined(self.pods[Arm.STABLE], block.stable),
             Arm.CANARY: _joined(self.pods[Arm.CANARY], block.canary),
         }
         forgotten = self.forgotten + (len(self.blocks) >= MAX_BLOCKS)
-        return Evidence((*self.blocks, paired)[-MAX_BLOCKS:], pods, forgotten)
+        return Evidence((*self.blocks, paired)[-MAX_BLOCKS:], pods, forgotten, block.bound or self.bound)
+
+    def _untimed(self) -> "Evidence":
+        """Without what was late by another bound: times to the first token start afresh, the rest goes on."""
+        blocks = tuple(PairedBlock(stable=_without(b.stable), canary=_without(b.canary)) for b in self.blocks)
+        pods = {arm: {pod: _without(tally) for pod, tally in self.pods[arm].items()} for arm in Arm}
+        return Evidence(blocks, pods, self.forgotten)
 
     def to_json(self) -> str:
         """A compact form: at most 20 kB for 120 blocks and 10 pods. `from_json` gives back an equal value. It is made
@@ -84,11 +99,9 @@ class Evidence:
         document = {
             "format": FORMAT,
             "forgotten": self.forgotten,
-            "blocks": [[_row(b.stable, BLOCK_FIELDS), _row(b.canary, BLOCK_FIELDS)] for b in self.blocks],
-            "pods": {
-                arm.value: {pod: [*_row(t, POD_FIELDS), _plain(t.per_position)] for pod, t in self.pods[arm].items()}
-                for arm in Arm
-            },
+            "bound": self.bound,
+            "blocks": [[_side(block.stable), _side(block.canary)] for block in self.blocks],
+            "pods": {arm.value: {pod: _sums(tally) for pod, tally in self.pods[arm].items()} for arm in Arm},
         }
         return json.dumps(document, separators=(",", ":"))
 
@@ -97,21 +110,27 @@ EMPTY = Evidence((), {Arm.STABLE: {}, Arm.CANARY: {}})
 
 
 def from_json(text: str) -> Evidence:
-    """Read what `Evidence.to_json` wrote. Raises ValueError on anything else."""
+    """Read what `Evidence.to_json` wrote, in this format or the one before, in which no first token was timed. Raises
+    ValueError on anything else."""
     try:
         document = json.loads(text)
     except (RecursionError, TypeError) as error:
         raise ValueError("not evidence") from error
     document = _mapping(document)
-    if document.keys() != {"format", "forgotten", "blocks", "pods"} or document["format"] != FORMAT:
+    former = document.get("format") == FORMAT - 1
+    if former:
+        document = {**document, "format": FORMAT, "bound": None}
+    if document.keys() != {"format", "forgotten", "bound", "blocks", "pods"} or document["format"] != FORMAT:
         raise ValueError("not evidence of a known format")
     pods = _mapping(document["pods"])
     if pods.keys() != {arm.value for arm in Arm}:
         raise ValueError("not the pods of two arms")
+    block, names = (_former_block, FORMER_POD_FIELDS) if former else (_block, POD_FIELDS)
     return Evidence(
-        blocks=tuple(_block(row) for row in _array(document["blocks"])),
-        pods={arm: {pod: _pod(row) for pod, row in _mapping(pods[arm.value]).items()} for arm in Arm},
+        blocks=tuple(block(row) for row in _array(document["blocks"])),
+        pods={arm: {pod: _pod(row, names) for pod, row in _mapping(pods[arm.value]).items()} for arm in Arm},
         forgotten=int(_number(document["forgotten"])),
+        bound=None if document["bound"] is None else _number(document["bound"]),
     )
 
 
@@ -122,9 +141,12 @@ def pool(tallies: Mapping[str, Tally]) -> Tally:
 
 def _pooled(tallies: Mapping[str, Tally]) -> Tally:
     total = _rounded(pool(tallies))
-    return Tally(
-        *(getattr(total, name) if name in BLOCK_FIELDS else 0.0 for name in POD_FIELDS), speculating=total.speculating
-    )
+    numbers = (getattr(total, name) if name in BLOCK_FIELDS else 0.0 for name in POD_FIELDS)
+    return Tally(*numbers, per_position=total.per_position[:1])
+
+
+def _without(tally: Tally) -> Tally:
+    return replace(tally, timed=0.0, late=0.0)
 
 
 def _joined(sums: Mapping[str, Tally], more: Mapping[str, Tally]) -> dict[str, Tally]:
@@ -142,8 +164,12 @@ def _rounded(tally: Tally) -> Tally:
     )
 
 
-def _row(tally: Tally, names: tuple[str, ...]) -> list[float]:
-    return [int(tally.speculating), *_plain(tuple(getattr(tally, name) for name in names))]
+def _side(tally: Tally) -> list[float]:
+    return _plain((*(getattr(tally, name) for name in BLOCK_FIELDS), *tally.per_position))
+
+
+def _sums(tally: Tally) -> list[object]:
+    return [int(tally.speculating), *_plain(tally.numbers()), _plain(tally.per_position)]
 
 
 def _plain(values: tuple[float, ...]) -> list[float]:
@@ -151,23 +177,43 @@ def _plain(values: tuple[float, ...]) -> list[float]:
 
 
 def _block(row: object) -> PairedBlock:
+    stable, canary = (_numbers(side) for side in _sides(row))
+    return PairedBlock(stable=_of_block(stable, BLOCK_FIELDS), canary=_of_block(canary, BLOCK_FIELDS))
+
+
+def _former_block(row: object) -> PairedBlock:
+    stable, canary = (_numbers(side)[1:] for side in _sides(row))
+    return PairedBlock(stable=_of_block(stable, FORMER_BLOCK_FIELDS), canary=_of_block(canary, FORMER_BLOCK_FIELDS))
+
+
+def _sides(row: object) -> list[object]:
     sides = _array(row)
     if len(sides) != len(Arm):
         raise ValueError("a block has two arms")
-    stable, canary = (_tally(_array(side), BLOCK_FIELDS, ()) for side in sides)
-    return PairedBlock(stable=stable, canary=canary)
+    return sides
 
 
-def _pod(row: object) -> Tally:
-    *numbers, positions = _array(row) or [None]
-    return _tally(numbers, POD_FIELDS, tuple(_number(value) for value in _array(positions)))
-
-
-def _tally(row: list[object], names: tuple[str, ...], positions: tuple[float, ...]) -> Tally:
-    if len(row) != len(names) + 1 or row[0] not in (0, 1):
+def _of_block(numbers: list[float], names: tuple[str, ...]) -> Tally:
+    if not 0 <= len(numbers) - len(names) <= (names is BLOCK_FIELDS):
         raise ValueError("a tally of the wrong length")
-    values = dict(zip(names, map(_number, row[1:]), strict=True))
-    return Tally(*(values.get(name, 0.0) for name in POD_FIELDS), per_position=positions, speculating=bool(row[0]))
+    return _tally(numbers[: len(names)], names, tuple(numbers[len(names) :]))
+
+
+def _pod(row: object, names: tuple[str, ...]) -> Tally:
+    *numbers, positions = _array(row) or [None]
+    speculating, *sums = _numbers(numbers) or [0.5]
+    if len(sums) != len(names) or speculating not in (0, 1):
+        raise ValueError("a tally of the wrong length")
+    return replace(_tally(sums, names, tuple(_numbers(positions))), speculating=bool(speculating))
+
+
+def _tally(numbers: list[float], names: tuple[str, ...], positions: tuple[float, ...]) -> Tally:
+    values = dict(zip(names, numbers, strict=True))
+    return Tally(*(values.get(name, 0.0) for name in POD_FIELDS), per_position=positions)
+
+
+def _numbers(row: object) -> list[float]:
+    return [_number(value) for value in _array(row)]
 
 
 def _number(value: object) -> float:

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 MAX_LINE = 64 * 1024  # bytes; vLLM's longest line (cache_config_info) has about 2 kB
 MAX_VALUE = 1e15  # whole numbers are exact up to there; a server that decodes 1e6 tokens/s needs 30 years
@@ -19,6 +20,7 @@ PROMPT_TOKENS = "vllm:prompt_tokens_total"
 DECODE_OUTPUTS = "vllm:inter_token_latency_seconds_count"
 DECODE_SECONDS = "vllm:inter_token_latency_seconds_sum"
 FIRST_TOKENS = "vllm:time_to_first_token_seconds_count"
+FIRST_TOKEN_TIMES = "vllm:time_to_first_token_seconds_bucket"
 ITERATIONS = "vllm:iteration_tokens_total_count"  # a histogram whose own name ends in _total
 FINISHED = "vllm:request_success_total"
 HTTP_REQUESTS = "http_requests_total"
@@ -40,6 +42,7 @@ _WANTED = frozenset(
         DECODE_OUTPUTS,
         DECODE_SECONDS,
         FIRST_TOKENS,
+        FIRST_TOKEN_TIMES,
         ITERATIONS,
         FINISHED,
         HTTP_REQUESTS,
@@ -76,6 +79,7 @@ class Sample:
     decode_outputs: float | None = None  # one per request and step after the first token, however many tokens it gave
     decode_seconds: float | None = None  # sum of the gaps before those outputs
     first_tokens: float | None = None
+    first_token_times: tuple[tuple[float, float], ...] = ()  # (bound in s, first tokens within it), up to infinity
     iterations: float | None = None  # engine steps with an output
     finished: float | None = None  # requests, whatever the finished_reason
     failed: float | None = None  # requests with finished_reason "error"
@@ -85,6 +89,7 @@ class Sample:
     waiting: float | None = None
     kv_usage: float | None = None  # 0..1, the fullest engine's
     kv_blocks: float | None = None  # GPU blocks, all engines; None while vLLM says "None"
+    kv_tokens: float | None = None  # tokens that fit into them
 
 
 def wanted(line: bytes) -> bool:
@@ -185,6 +190,7 @@ def _sample(families: Families) -> Sample:
         decode_outputs=_sum(families, DECODE_OUTPUTS),
         decode_seconds=_sum(families, DECODE_SECONDS),
         first_tokens=_sum(families, FIRST_TOKENS),
+        first_token_times=_times(families.get(FIRST_TOKEN_TIMES, [])),
         iterations=_sum(families, ITERATIONS),
         finished=_sum(families, FINISHED),
         failed=_sum(families, FINISHED, lambda labels: labels.get("finished_reason") == "error"),
@@ -193,7 +199,8 @@ def _sample(families: Families) -> Sample:
         running=_sum(families, RUNNING),
         waiting=_sum(families, WAITING),
         kv_usage=_max(families, KV_USAGE),
-        kv_blocks=_kv_blocks(families.get(CACHE_CONFIG, [])),
+        kv_blocks=_kv_cache(families.get(CACHE_CONFIG, []), "num_gpu_blocks"),
+        kv_tokens=_kv_cache(families.get(CACHE_CONFIG, []), "num_gpu_blocks", "block_size"),
     )
 
 
@@ -228,8 +235,24 @@ def _per_position(family: Family) -> tuple[float, ...]:
     return tuple(math.fsum(positions[i]) for i in range(len(positions)))
 
 
-def _kv_blocks(family: Family) -> float | None:
-    texts = [labels.get("num_gpu_blocks", "None") for labels, _ in family]
-    if not texts or "None" in texts:
+def _times(family: Family) -> tuple[tuple[float, float], ...]:
+    """A histogram's buckets, summed over engines; () where the page has none."""
+    buckets: dict[float, list[float]] = {}
+    for labels, value in family:
+        buckets.setdefault(_bound(labels.get("le", "")), []).append(value)
+    times = tuple((bound, math.fsum(buckets[bound])) for bound in sorted(buckets))
+    if times and (times[-1][0] != math.inf or any(more[1] < less[1] for less, more in pairwise(times))):
+        raise MalformedPage(f"{FIRST_TOKEN_TIMES}: not a histogram")
+    return times
+
+
+def _bound(text: str) -> float:
+    return math.inf if text == "+Inf" else _number(FIRST_TOKEN_TIMES, text)
+
+
+def _kv_cache(family: Family, *factors: str) -> float | None:
+    """Sum over engines of the product of so many labels; None unless all of them say all of it."""
+    texts = [[labels.get(factor, "None") for factor in factors] for labels, _ in family]
+    if not texts or any("None" in engine for engine in texts):
         return None
-    return math.fsum(_number(CACHE_CONFIG, text) for text in texts)
+    return math.fsum(math.prod(_number(CACHE_CONFIG, text) for text in engine) for engine in texts)
