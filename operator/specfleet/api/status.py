@@ -82,7 +82,9 @@ class MetricStatus(Part):
     unit: Short | None = None
     """percent or points."""
     blocks: Int | None = None
-    """Blocks of evidence."""
+    """Blocks of evidence that it was taken from."""
+    time_to_decision: Short | None = None
+    """How much longer it takes at this traffic, for example about 12m; absent where it is decided or nobody knows."""
     message: Text | None = None
     """What is missing, in a sentence."""
 
@@ -155,6 +157,8 @@ class SpecDecodeDeploymentStatus(Part):
     """Ready pods of wanted pods, for example 4/4."""
     metrics: Annotated[tuple[MetricStatus, ...], Field(max_length=16, json_schema_extra=map_list("name"))] = ()
     """Each compared metric with its interval and margin."""
+    dropped: Text | None = None
+    """What was measured and is in no block of evidence, with the reasons, for example 12 scrapes warm-up, 1 tick gap."""
     decisions: Annotated[tuple[Decision, ...], Field(max_length=10, json_schema_extra=atomic_list())] = ()
     """The last decisions, newest first."""
     last_handled_action: ActionStatus | None = None

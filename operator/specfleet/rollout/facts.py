@@ -24,8 +24,12 @@ COMPARED = ("method", "numSpeculativeTokens", "schedule")  # equal in both arms,
 
 def verdict(scene: Scene, stable: Revision, canary: Revision, evidence: Evidence) -> Verdict:
     """The judge's verdict on the evidence, with the user's margins."""
-    comparable = all(stable.payload.get(key) == canary.payload.get(key) for key in COMPARED)
-    return judge(evidence, comparable, margins.policy(scene.spec))
+    return judge(evidence, comparable(stable, canary), margins.policy(scene.spec))
+
+
+def comparable(stable: Revision, canary: Revision) -> bool:
+    """Whether the arms' acceptance means the same."""
+    return all(stable.payload.get(key) == canary.payload.get(key) for key in COMPARED)
 
 
 def policy(scene: Scene, rollout: Rollout) -> Policy:

@@ -40,7 +40,8 @@ class ArmSeen:
 class Seen:
     """What was measured since the last pass.
 
-    `evidence_of` are the uids of the two revisions that the evidence compares, stable first. `load` is the fleet's peak
+    `evidence_of` are the uids of the two revisions that the evidence compares, stable first; `dropped` counts what was
+    in no block of it, by reason, as it stood when the last block was complete. `load` is the fleet's peak
     of late. `probes` is by (pod uid, restarts): a pod without an entry has not finished its probes. By pod uid: `idle`
     is when a scrape last saw it without requests, `quiet` when a new one was last seen; none or 0 means unknown.
     `taken` are names ("Service/llama") that exist and are not ours; `refused` is what the API server said to a write of
@@ -54,6 +55,7 @@ class Seen:
     canary: ArmSeen = field(default_factory=ArmSeen)
     evidence: Evidence = EMPTY
     evidence_of: tuple[str, str] | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict)
     probes: Mapping[tuple[str, int], ProbeFacts] = field(default_factory=dict)
     load: Load | None = None
     idle: Mapping[str, float] = field(default_factory=dict)

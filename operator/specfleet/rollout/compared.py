@@ -1,0 +1,71 @@
+"""What a verdict was made of beside the blocks: whom it compares, by which policy, what was left out. Pure.
+
+It lies next to the evidence, so that a decision can be shown again when its spec and its revisions are gone.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from specfleet.judgement.judge import Policy
+
+LEFT_OUT = {  # why something is in no block, in the order in which it is told, and what is counted
+    "warm-up": "scrape",
+    "missed": "scrape",
+    "restarted": "scrape",
+    "unpaired": "tick",
+    "gap": "tick",
+    "early": "block",
+    "replaced": "block",
+    "away": "block",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """`comparable` says whether acceptance was; `dropped` is by the reasons of LEFT_OUT."""
+
+    uids: tuple[str, str]
+    stable: str
+    canary: str
+    comparable: bool
+    policy: Policy
+    block_seconds: int
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Compact JSON; equal values give equal text. About 400 bytes."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> "Compared | None":
+        """The inverse of `to_json`; None for anything else. Margins that this version does not know are passed over."""
+        try:
+            raw = json.loads(text)
+            known = {item.name for item in fields(Policy)}
+            policy = Policy(**{key: _number(value) for key, value in raw["policy"].items() if key in known})
+            stable, canary = (str(uid) for uid in raw["uids"])
+            return Compared(
+                uids=(stable, canary),
+                stable=str(raw["stable"]),
+                canary=str(raw["canary"]),
+                comparable=bool(raw["comparable"]),
+                policy=policy,
+                block_seconds=max(1, int(raw["block_seconds"])),
+                dropped={str(why): int(times) for why, times in raw["dropped"].items()},
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+
+
+def left_out(dropped: Mapping[str, int]) -> str:
+    """What is in no block and why, in words: `12 scrapes warm-up, 1 tick gap`; empty where nothing was left out."""
+    known = [(why, dropped[why], LEFT_OUT[why]) for why in LEFT_OUT if dropped.get(why)]
+    return ", ".join(f"{times} {what}{'' if times == 1 else 's'} {why}" for why, times, what in known)
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("not a number")
+    return value
