@@ -86,7 +86,7 @@ async def test_what_is_left_out_is_told_with_the_blocks_and_outlives_a_restart(a
     assert Compared.from_json(stored(story)[COMPARED]).dropped == before
     blocks = (await story.observe()).evidence.seen
     story.restart("the operator dies")
-    await story.run_until(lambda: "away" in story.status.get("dropped", ""), seconds=120)
+    await story.run_until(lambda: "cut off" in story.status.get("dropped", ""), seconds=120)
     after = (await story.observe()).dropped
     assert after["away"] == 1
     assert all(after[why] >= times for why, times in before.items())
@@ -113,7 +113,7 @@ async def test_why_no_block_comes_is_told_once_in_a_blocks_time(at_rest):
     length = story.sdd["spec"]["rollout"]["analysis"]["blockSeconds"]
     assert 2 <= len(writes) <= 300 / length + 1
     assert (await story.observe()).dropped["unpaired"] > before
-    assert "unpaired" in story.status["dropped"]
+    assert "without both arms" in story.status["dropped"]
 
 
 margins = st.floats(0, 50)
@@ -142,5 +142,8 @@ def test_margins_that_this_version_does_not_know_are_passed_over():
 
 
 def test_what_was_left_out_is_told_in_words_in_one_order():
-    assert left_out({"gap": 1, "warm-up": 12, "missed": 0, "unheard-of": 3}) == "12 scrapes warm-up, 1 tick gap"
+    assert (
+        left_out({"gap": 1, "warm-up": 12, "missed": 0, "unheard-of": 3})
+        == "12 scrapes of pods that warmed up, 1 tick after a pause"
+    )
     assert left_out({}) == ""

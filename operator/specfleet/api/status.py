@@ -158,7 +158,7 @@ class SpecDecodeDeploymentStatus(Part):
     metrics: Annotated[tuple[MetricStatus, ...], Field(max_length=16, json_schema_extra=map_list("name"))] = ()
     """Each compared metric with its interval and margin."""
     dropped: Text | None = None
-    """What was measured and is in no block of evidence, with the reasons, for example 12 scrapes warm-up, 1 tick gap."""
+    """What was measured and is in no block of evidence, and why, for example 3 scrapes after one that failed."""
     decisions: Annotated[tuple[Decision, ...], Field(max_length=10, json_schema_extra=atomic_list())] = ()
     """The last decisions, newest first."""
     last_handled_action: ActionStatus | None = None

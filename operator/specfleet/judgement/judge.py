@@ -84,6 +84,14 @@ def resolvable_margin(
     return t_quantile(1 - ALPHA, spread.freedom) * spread.assumed * share + width + math.hypot(luck, noise)
 
 
+def pod_spread(metric: Metric, pods: Mapping[str, Tally]) -> float | None:
+    """By how much pods of one revision were seen to differ: a standard deviation in the metric's unit; None where fewer
+    than two of them have the metric."""
+    ratio = RATIOS[metric]
+    known = {pod: tally for pod, tally in pods.items() if ratio.known(tally)}
+    return _spread(ratio, known, pool(known)).measured if len(known) > 1 else None
+
+
 def _noise(ratio: Ratio, evidence: Evidence, share: float, policy: Policy) -> tuple[float, float]:
     """(how far the estimate is off four times in five, half-width of its interval) after the longest analysis, if the
     last step's pods do what those of `evidence` did; zeros before it is enough to tell."""

@@ -10,15 +10,15 @@ from typing import Any
 
 from specfleet.judgement.judge import Policy
 
-LEFT_OUT = {  # why something is in no block, in the order in which it is told, and what is counted
-    "warm-up": "scrape",
-    "missed": "scrape",
-    "restarted": "scrape",
-    "unpaired": "tick",
-    "gap": "tick",
-    "early": "block",
-    "replaced": "block",
-    "away": "block",
+LEFT_OUT = {  # why something is in no block, in the order in which it is told; what is counted, and in words why
+    "warm-up": ("scrape", "of pods that warmed up"),
+    "missed": ("scrape", "after one that failed"),
+    "restarted": ("scrape", "after counters began anew"),
+    "unpaired": ("tick", "without both arms"),
+    "gap": ("tick", "after a pause"),
+    "early": ("block", "in which the canary began to carry"),
+    "replaced": ("block", "whose pods were replaced"),
+    "away": ("block", "that an operator's restart cut off"),
 }
 
 
@@ -60,9 +60,10 @@ class Compared:
 
 
 def left_out(dropped: Mapping[str, int]) -> str:
-    """What is in no block and why, in words: `12 scrapes warm-up, 1 tick gap`; empty where nothing was left out."""
-    known = [(why, dropped[why], LEFT_OUT[why]) for why in LEFT_OUT if dropped.get(why)]
-    return ", ".join(f"{times} {what}{'' if times == 1 else 's'} {why}" for why, times, what in known)
+    """What is in no block and why, in words: `12 scrapes of pods that warmed up, 1 tick after a pause`; empty where
+    nothing was left out."""
+    told = [(dropped[why], what, words) for why, (what, words) in LEFT_OUT.items() if dropped.get(why)]
+    return ", ".join(f"{times} {what}{'' if times == 1 else 's'} {words}" for times, what, words in told)
 
 
 def _number(value: Any) -> Any:

@@ -6,7 +6,7 @@ from specfleet.judgement.verdict import MetricVerdict, Outcome
 
 MINUTE, HOUR = 60, 3600
 BEYOND = "not within maxSeconds"
-NEVER = "not by time alone"  # the difference between pods is in the way: more pods, or a wider margin
+NEVER = "not by waiting: too few pods"  # what pods may differ by is in the way, and time does not take it away
 
 
 def time_to_decision(item: MetricVerdict, blocks: int, max_blocks: int, block_seconds: float) -> str | None:
