@@ -184,6 +184,7 @@ def _canary() -> tuple[Raw, list[Raw]]:
             metric("acceptance", "Inconclusive", ("0.3", "-6.1", "6.7"), "5.0", "points", 9),
             metric("errors", "InsufficientData", None, "1.0", "points", 3),
         ],
+        "selfCheck": {"comparisons": 105, "falseAlarms": 2, "podSpread": "speed 1.2 %, acceptance 0.4 points"},
         "dropped": "12 scrapes of pods that warmed up, 1 tick after a pause",
         "decisions": [
             decision(130, "StepReached", "asked 5%, reachable 25% (1 of 4 pods)"),

@@ -89,6 +89,17 @@ class MetricStatus(Part):
     """What is missing, in a sentence."""
 
 
+class SelfCheckStatus(Part):
+    """What comparing halves of stable's own pods at rest had shown when the last canary started."""
+
+    comparisons: Int
+    """Halves that were compared as if one were a canary, at a margin of 0."""
+    false_alarms: Int
+    """How many of them the judge called a regression; about 5 percent may be."""
+    pod_spread: Text | None = None
+    """Standard deviation between the pods over an hour, for example speed 1.2 %, acceptance 0.4 points."""
+
+
 class Decision(Part):
     """One thing that the operator decided, with its reason."""
 
@@ -159,6 +170,7 @@ class SpecDecodeDeploymentStatus(Part):
     """Each compared metric with its interval and margin."""
     dropped: Text | None = None
     """What was measured and is in no block of evidence, and why, for example 3 scrapes after one that failed."""
+    self_check: SelfCheckStatus | None = None
     decisions: Annotated[tuple[Decision, ...], Field(max_length=10, json_schema_extra=atomic_list())] = ()
     """The last decisions, newest first."""
     last_handled_action: ActionStatus | None = None

@@ -17,9 +17,9 @@ from specfleet.judgement.verdict import MetricVerdict, Outcome, Verdict
 from specfleet.rollout.canary import BLOCKS_PER_STEP
 from specfleet.rollout.compared import left_out
 from specfleet.rollout.facts import COMPARED, steps_of
+from specfleet.rollout.judged import time_to_decision
 from specfleet.rollout.margins import max_blocks, policy
 from specfleet.rollout.memory import Decision
-from specfleet.rollout.prospect import time_to_decision
 from specfleet.rollout.revision import identity
 from specfleet.rollout.turn import Step, step_at
 from specfleet.rollout.world import Raw, Revision, stable_of, timestamp

@@ -108,12 +108,12 @@ def pods(case: Case) -> RenderableType:
             table.add_row(f"  {arm}", name, *_contributed(tally))
     blocks = count(len(case.record.evidence.blocks), "block") + (" of the last rollout" if case.past else "")
     title = Text.assemble(("Pods", "bold"), (f"  that contributed to {blocks}", "dim"))
-    return Group(title, table, indented(_differing(case.record.evidence.pods[Arm.STABLE])))
+    return Group(title, table, indented(_differing(case)))
 
 
-def _differing(pods: Mapping[str, Tally]) -> Iterator[str]:
-    """How stable's pods differ, beside what is assumed before any were measured."""
-    seen = {metric: pod_spread(metric, pods) for metric in Metric}
+def _differing(case: Case) -> Iterator[str]:
+    """How stable's pods differ, beside what is assumed before any were measured, and what the self-check has shown."""
+    seen = {metric: pod_spread(metric, case.record.evidence.pods[Arm.STABLE]) for metric in Metric}
     said = [
         f"{metric} {spread:.1f} {RATIOS[metric].unit} (assumed {RATIOS[metric].spread:g})"
         for metric, spread in seen.items()
@@ -121,6 +121,9 @@ def _differing(pods: Mapping[str, Tally]) -> Iterator[str]:
     ]
     if said:
         yield f"stable's pods differ by {', '.join(said)}"
+    if check := case.fleet.status.get("selfCheck"):
+        alarms = count(check.get("falseAlarms", 0), "false alarm")
+        yield f"{alarms} in {check.get('comparisons')} comparisons of halves of stable, at rest before the rollout"
 
 
 def _contributed(tally: Tally) -> Iterator[str]:

@@ -12,7 +12,7 @@ from specfleet.cli.replay import Replayed
 from specfleet.cli.words import Shown, count
 from specfleet.judgement.judge import Policy
 from specfleet.judgement.verdict import Metric, MetricVerdict, Outcome
-from specfleet.rollout.prospect import time_to_decision
+from specfleet.rollout.judged import time_to_decision
 
 PROVEN, REGRESSED, UNDECIDED = 0, 4, 5  # exit statuses; 1 is bad input, 2 wrong usage
 _SYMBOLS = {

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from specfleet.controller.cache import Key
 from specfleet.controller.probes import Ask, probe
 from specfleet.judgement.guards import ProbeFacts
+from specfleet.judgement.selfcheck import Checked, SelfChecker
 from specfleet.plan import Plan
 from specfleet.resources.evidence import COMPARED, EVIDENCE, read_evidence
 from specfleet.rollout.compared import Compared
@@ -43,6 +44,7 @@ class _Watch:
     block_seconds: float = 60.0
     collector: Collector = field(default_factory=lambda: Collector(60.0, MAX_WARMUP))
     peaks: Peaks = field(default_factory=Peaks)
+    check: SelfChecker = field(default_factory=lambda: SelfChecker(""))
     uids: tuple[str, str] | None = None
     evidence: Evidence = EMPTY
     ticked: float | None = None
@@ -60,13 +62,22 @@ class _Watch:
 
 
 class Telemetry:
-    """Measures when a pass looks, at most once an interval; `news(key)` is called when a probe has its answer."""
+    """Measures when a pass looks, at most once an interval; `news(key)` is called when a probe has its answer, and
+    `checked` when halves of a stable revision's pods were compared."""
 
-    def __init__(self, scrape: Scrape, ask: Ask, clock: Callable[[], float], news: Callable[[Key], None]) -> None:
+    def __init__(
+        self,
+        scrape: Scrape,
+        ask: Ask,
+        clock: Callable[[], float],
+        news: Callable[[Key], None],
+        checked: Callable[[Key, Checked], None] = lambda key, found: None,
+    ) -> None:
         self._scrape = scrape
         self._ask = ask
         self._clock = clock
         self._news = news
+        self._checked = checked
         self._watches: dict[Key, _Watch] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._probe_slots = asyncio.Semaphore(PROBES_AT_ONCE)
@@ -79,12 +90,16 @@ class Telemetry:
         now = self._clock()
         self._forget_pods(watch, found.values(), now)
         if watch.arms and (watch.ticked is None or now - watch.ticked >= 0.9 * watch.interval):
+            interval = now - (watch.ticked or now)
             await self._tick(watch, found, now)
+            if Arm.CANARY not in watch.arms:
+                self._check(key, watch, interval)
         return Seen(
             since=watch.since,
             stable=_arm_seen(watch, Arm.STABLE, self._clock()),
             canary=_arm_seen(watch, Arm.CANARY, self._clock()),
             load=watch.peaks.load,
+            check=watch.check.seen,
             evidence=watch.evidence,
             evidence_of=watch.uids,
             dropped=watch.dropped,
@@ -104,6 +119,7 @@ class Telemetry:
         analysis = spec.rollout.analysis
         if arms.get(Arm.STABLE) != watch.arms.get(Arm.STABLE):
             watch.peaks = Peaks()
+            watch.check = SelfChecker(stable.uid if stable else "")
         if arms != watch.arms or analysis.block_seconds != watch.block_seconds:
             watch.arms, watch.block_seconds = arms, float(analysis.block_seconds)
             watch.lost.update(watch.collector.dropped)
@@ -173,6 +189,12 @@ class Telemetry:
                 before = watch.quiet.get(uid, (0.0, count))  # of a pod that was not seen before nothing is known
                 watch.quiet[uid] = before if before[1] == count else (now, count)
         _note_block(watch, watch.collector.tick(now, seen), now)
+
+    def _check(self, key: Key, watch: _Watch, interval: float) -> None:
+        """Of a fleet at rest: stable's pods against each other."""
+        watch.check.add(watch.collector.counting(Arm.STABLE), interval)
+        if found := watch.check.split():
+            self._checked(key, found)
 
     async def _sample(self, pod: Pod) -> Sample | str:
         async with self._slots:

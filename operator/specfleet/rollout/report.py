@@ -9,15 +9,14 @@ from specfleet.api import names
 from specfleet.api.conditions import Status, Type, condition, find, merge
 from specfleet.api.reasons import Reason
 from specfleet.api.validation import findings, not_implemented
-from specfleet.judgement.verdict import MetricVerdict
 from specfleet.resources.revision import render
 from specfleet.rollout.compared import left_out
 from specfleet.rollout.course import Course
 from specfleet.rollout.facts import steps_of
-from specfleet.rollout.margins import max_blocks, remarks
+from specfleet.rollout.judged import metric, self_check
+from specfleet.rollout.margins import remarks
 from specfleet.rollout.note import Note
 from specfleet.rollout.orders import ignored
-from specfleet.rollout.prospect import time_to_decision
 from specfleet.rollout.revision import first_difference
 from specfleet.rollout.routefindings import route_findings
 from specfleet.rollout.scene import Scene
@@ -61,8 +60,9 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "gpu": "/".join(scene.spec.accelerator.products)[:MAX_SHORT] or None,
         "routing": list(_routing(scene)) or None,
         "url": f"http://{scene.name}.{scene.sdd['metadata']['namespace']}:{names.PORT}",
-        "metrics": [_metric(item, scene) for item in course.verdict.metrics] if course.verdict else None,
+        "metrics": [metric(item, scene) for item in course.verdict.metrics] if course.verdict else None,
         "dropped": left_out(scene.seen.dropped) or None if course.verdict else None,
+        "selfCheck": self_check(scene.seen.check, old, begins=canary is not None and not old.get("canary")),
         "decisions": [_decision(item) for item in reversed(course.memory.decisions)] or None,
         "lastHandledAction": _action(scene, course),
         "findings": list(dict.fromkeys(_clip(text) for text in _findings(scene)))[:32] or None,
@@ -238,21 +238,6 @@ def _length(revision: Revision | None) -> str | None:
         return None
     length = revision.payload.get("numSpeculativeTokens")
     return "auto" if length is None else str(length) if length else "off"
-
-
-def _metric(item: MetricVerdict, scene: Scene) -> dict[str, Any]:
-    numbers = {"estimate": item.estimate, "lower": item.lower, "upper": item.upper, "margin": item.margin}
-    pace = (scene.seen.evidence.seen, max_blocks(scene.spec), scene.spec.rollout.analysis.block_seconds)
-    left = time_to_decision(item, *pace)
-    return {
-        "name": str(item.metric),
-        "outcome": str(item.outcome),
-        **{key: f"{value:.1f}" for key, value in numbers.items() if value is not None},
-        "unit": item.unit,
-        "blocks": item.blocks,
-        **({"timeToDecision": left} if left else {}),
-        "message": item.message,
-    }
 
 
 def _decision(item: Any) -> dict[str, str]:
