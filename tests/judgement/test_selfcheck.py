@@ -9,7 +9,7 @@ from math import comb
 import pytest
 
 from specfleet.judgement.ratios import RATIOS
-from specfleet.judgement.selfcheck import LOOKS, MOST_SPLITS, SelfChecker, halves
+from specfleet.judgement.selfcheck import LOOKS, MOST_SPLITS, PATIENCE, SelfChecker, halves
 from specfleet.judgement.verdict import Metric
 from specfleet.telemetry.counters import Tally
 
@@ -80,14 +80,24 @@ def test_fewer_than_four_pods_are_not_split():
     assert (found, checker.seen) == ([], None)
 
 
-def test_a_pod_that_comes_begins_the_hour_anew():
+@pytest.mark.parametrize("pods", [5, 6])
+def test_a_pod_that_comes_begins_the_hour_anew(pods):
     checker, rng = SelfChecker("uid"), random.Random(1)
-    for number in range(2 * MINUTES - 2):
-        checker.add(minute(rng, alike(4 if number < MINUTES - 1 else 5)), 60.0)
+    for number in range(2 * MINUTES - 2 + PATIENCE - 1):
+        checker.add(minute(rng, alike(4 if number < MINUTES - 1 else pods)), 60.0)
         assert checker.split() is None
     assert checker.seen is None
-    checker.add(minute(rng, alike(5)), 60.0)
+    checker.add(minute(rng, alike(pods)), 60.0)
     assert checker.seen is not None
+
+
+def test_a_pod_that_misses_some_ticks_costs_a_block_and_not_the_hour():
+    checker, rng = SelfChecker("uid"), random.Random(1)
+    for number in range(MINUTES + 5):
+        checker.add(minute(rng, alike(3 if 31 <= number < 34 else 4)), 60.0)
+    assert checker.seen is not None
+    checker.split()
+    assert checker.seen.comparisons == 1
 
 
 def test_the_spread_between_pods_is_measured_and_what_is_shipped_stays():

@@ -20,6 +20,7 @@ from specfleet.telemetry.evidence import Arm, Evidence, PairedBlock
 BLOCK_SECONDS = 120.0  # two ticks of a fleet at rest
 LOOKS = (10, 20, 30)  # blocks; as in a rollout an alarm at any look counts. 30 are an hour
 LEAST_PODS = 4
+PATIENCE = 4  # ticks until other pods are the pods: a restarted one is silent for two
 MOST_SPLITS = 35  # all halves of eight pods
 # Without a margin: with one an alarm would need a difference that halves of one revision never have.
 POLICY = Policy(speed_percent=0, acceptance_points=0, error_points=0, max_blocks=LOOKS[-1])
@@ -64,16 +65,21 @@ class SelfChecker:
     _blocks: "list[array[float]]" = field(default_factory=list)
     _hour: _Hour | None = None
     _splits: Iterator[tuple[str, ...]] = field(default_factory=lambda: iter(()))
+    _odd: int = 0  # ticks in a row with other pods
     _hours: int = 0
     _comparisons: int = 0
     _false_alarms: int = 0
     _spread: Mapping[Metric, float] = field(default_factory=dict)
 
     def add(self, deltas: Mapping[str, Tally], seconds: float) -> None:
-        """Take in one tick. Pods that come, go or miss a tick begin the hour anew."""
+        """Take in one tick. A pod that misses some costs the open block; one that comes or goes, the hour."""
         pods = tuple(sorted(deltas))
         if pods != self._pods:
-            self._pods, self._seconds, self._open, self._blocks = pods, 0.0, {}, []
+            self._odd, self._seconds, self._open = self._odd + 1, 0.0, {}
+            if self._blocks and self._odd < PATIENCE:
+                return
+            self._pods, self._blocks = pods, []
+        self._odd = 0
         if len(pods) < LEAST_PODS:
             return
         self._seconds += seconds
