@@ -76,6 +76,17 @@ async def test_a_restart_at_rest_judges_nothing_by_what_is_stored(at_rest):
     assert EVIDENCE in stored(story)
 
 
+async def test_a_rest_at_zero_replicas_keeps_what_was_gathered(at_rest):
+    story = await at_rest()
+    story.edit("numSpeculativeTokens 3 -> 5", speculation={"numSpeculativeTokens": 5})
+    await story.run_until(lambda: EVIDENCE in stored(story) and len(from_json(stored(story)[EVIDENCE]).blocks) > 2)
+    story.edit("to zero", replicas=0)
+    await story.run_until_reason("ScaledToZero")
+    await story.run(30)
+    assert len(from_json(stored(story)[EVIDENCE]).blocks) > 2
+    assert COMPARED in stored(story)
+
+
 async def test_what_is_left_out_is_told_with_the_blocks_and_outlives_a_restart(at_rest):
     story = await at_rest()
     story.edit("numSpeculativeTokens 3 -> 5", speculation={"numSpeculativeTokens": 5})

@@ -191,12 +191,15 @@ def _evidence(scene: Scene, rollout: Rollout | None) -> dict[str, str]:
     """Of a rollout that is proven or over: what is stored, to be shown again; nothing is added, and nobody judges by
     it. The next rollout begins with nothing."""
     proven = scene.memory.rollout and scene.memory.rollout.promoting  # not in this pass: its block is to be kept
+    stored = (read_evidence(scene.objects.evidence) if scene.objects.evidence else None) or {}
+    kept = {key: text for key, text in stored.items() if key in (EVIDENCE, COMPARED)}
     if rollout is None or proven:
-        stored = read_evidence(scene.objects.evidence) if scene.objects.evidence else None
-        return {key: text for key, text in (stored or {}).items() if key in (EVIDENCE, COMPARED)}
+        return kept
     stable, canary, seen = scene.roles.stable, scene.roles.canary, scene.seen
-    if seen.evidence_of != rollout.uids or stable is None or canary is None:
+    if seen.evidence_of != rollout.uids:
         return {}
+    if stable is None or canary is None:
+        return kept
     found = {EVIDENCE: seen.evidence.to_json()} if seen.evidence.blocks else {}
     if seen.evidence.blocks or seen.dropped:
         block_seconds = scene.spec.rollout.analysis.block_seconds
