@@ -4,13 +4,14 @@ Read it from `plan` down: parse the spec, set the scene, chart the course, turn 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from specfleet.api.conditions import Type, find
 from specfleet.api.reasons import Reason, named
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.api.validation import parse
+from specfleet.judgement.verdict import Metric
 from specfleet.rollout.course import Course, chart
 from specfleet.rollout.memory import Decision
 from specfleet.rollout.preconditions import Verb, Write
@@ -42,7 +43,8 @@ class Plan:
     """What a pass does. Writes go in order and stop at the first failure; `status` is None where nothing is reported.
 
     `probe` are the pods that have yet to answer the probe prompts; `roles` tells the scraper which pods form which arm,
-    `carrying` that the canary gets requests; `tokens_per_step` is stable's at proposal lengths 1, 2, ... up to its own.
+    `carrying` that the canary gets requests; `tokens_per_step` is stable's at proposal lengths 1, 2, ... up to its own;
+    `spread` is by how much its pods were seen to differ at rest, in each metric's unit.
     """
 
     writes: tuple[Write, ...] = ()
@@ -53,6 +55,7 @@ class Plan:
     roles: Roles | None = None
     carrying: bool = False
     tokens_per_step: tuple[float, ...] = ()
+    spread: Mapping[Metric, float] = field(default_factory=dict)
     spec: SpecDecodeDeploymentSpec | None = None
 
     @property
@@ -84,6 +87,7 @@ def plan(sdd: Raw, objects: Objects, seen: Seen, now: float, terminating: bool =
         probe=_to_probe(scene),
         roles=scene.roles,
         tokens_per_step=tokens_per_step_by_length(seen.stable.recent),
+        spread=seen.check.spread if seen.check else {},
         carrying=scene.roles.canary is not None and scene.routing.sole is None,
         spec=spec,
     )

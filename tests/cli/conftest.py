@@ -121,6 +121,8 @@ def golden() -> Callable[[str, str], None]:
 def metric(name: str, outcome: str, numbers: tuple[str, str, str] | None, margin: str, unit: str, blocks: int) -> Raw:
     known = dict(zip(("estimate", "lower", "upper"), numbers, strict=True)) if numbers else {}
     missing = {} if numbers else {"message": f"{name}: {blocks} of 8 blocks"}
+    if outcome == "Inconclusive":
+        missing["timeToDecision"] = "about 35m"
     return {"name": name, "outcome": outcome, **known, **missing, "margin": margin, "unit": unit, "blocks": blocks}
 
 
@@ -182,6 +184,8 @@ def _canary() -> tuple[Raw, list[Raw]]:
             metric("acceptance", "Inconclusive", ("0.3", "-6.1", "6.7"), "5.0", "points", 9),
             metric("errors", "InsufficientData", None, "1.0", "points", 3),
         ],
+        "selfCheck": {"comparisons": 105, "falseAlarms": 2, "podSpread": "speed 1.2 %, acceptance 0.4 points"},
+        "dropped": "12 scrapes of pods that warmed up, 1 tick after a pause",
         "decisions": [
             decision(130, "StepReached", "asked 5%, reachable 25% (1 of 4 pods)"),
             decision(400, "CanaryStarted", f"{CANARY} starts; {STABLE} stays stable"),

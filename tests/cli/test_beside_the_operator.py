@@ -46,7 +46,8 @@ async def test_it_judges_as_the_operator_does_and_what_it_asks_for_is_what_moves
         metrics = [{key: value for key, value in item.items() if key != "resolvable"} for item in written]
         if this.verdict and [item.blocks for item in this.verdict.metrics] == [item["blocks"] for item in metrics]:
             judged += 1  # a status may tell of the look before: figures are not rewritten at every one
-            assert [raw(item) for item in this.verdict.metrics] == metrics
+            assert [raw(item, this.left(item)) for item in this.verdict.metrics] == metrics
+            assert this.dropped == story.status.get("dropped", "")
         asked = list(demands(this, story.clock.now))
         met = bool(asked) and all(item.met for item in asked)
         assert not (met and waited == this.record.memory.rollout), "all that was asked for was there, and nothing moved"

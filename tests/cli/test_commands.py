@@ -13,9 +13,13 @@ from specfleet import __version__
 from specfleet.api import names
 from specfleet.cli import app as commands
 from specfleet.cli.app import app
+from specfleet.judgement.judge import Policy
 from specfleet.resources.evidence import evidence_map
+from specfleet.rollout.comparison import Comparison
 from specfleet.rollout.memory import Memory, Rollout
 from specfleet.rollout.revision import identity
+from specfleet.telemetry.counters import Tally
+from specfleet.telemetry.evidence import EMPTY, Block
 
 SDD = "specdecodedeployments.specfleet.dev"
 OWNED = "pods,deployments.apps,controllerrevisions.apps"
@@ -198,6 +202,40 @@ def test_explain_reads_the_evidence_too(kubectl, scene, run):
     assert done.exit_code == 0, done.output
     assert "llama-9d2zx4kv has 25%: step 1 of 3, asked 5%, reachable 25% (1 of 4 pods)" in done.output
     assert kubectl.calls[2][2:] == ["get", "configmaps", "llama-evidence", "-o", "json", "--ignore-not-found"]
+
+
+def test_replay_judges_what_a_fleet_has_recorded(kubectl, scene, run):
+    resource, owned = scene("at-rest")
+    busy = Tally(
+        decode_outputs=6000,
+        decode_seconds=560,
+        first_tokens=60,
+        iterations=750,
+        finished=60,
+        http_requests=60,
+        seconds=60,
+    )
+    found, policy = EMPTY, Policy(speed_percent=15, acceptance_points=5, error_points=2, max_blocks=120)
+    for _ in range(40):
+        found = found.add(Block({f"s{index}": busy for index in range(4)}, {f"c{index}": busy for index in range(4)}))
+    about = Comparison(("a", "b"), "llama-4c8w7bqd", "llama-6b7f9c42", False, policy, 60)
+    kubectl.holds(resource, owned=owned)
+    data = {"memory": Memory().to_json(), "evidence": found.to_json(), "compared": about.to_json()}
+    kubectl.answers("get", "configmaps", evidence_map(resource, data), name="llama-evidence")
+    done = run("replay", "llama", "-n", "chat")
+    assert done.exit_code == 0, done.output
+    assert "llama-6b7f9c42 minus llama-4c8w7bqd" in done.output
+    assert "✔ proven" in done.output
+
+
+def test_replay_of_a_fleet_without_evidence_says_why(kubectl, scene, run):
+    resource, owned = scene("at-rest")
+    resource["spec"] = {}
+    kubectl.holds(resource, owned=owned)
+    kubectl.answers("get", "configmaps", evidence_map(resource, {"memory": Memory().to_json()}), name="llama-evidence")
+    done = run("replay", "llama")
+    assert done.exit_code == 1
+    assert "there is no evidence of llama: no canary has been compared yet" in done.stderr
 
 
 def test_explain_goes_on_where_the_evidence_may_not_be_read(kubectl, scene, run):

@@ -9,7 +9,9 @@ from specfleet.api import names
 from specfleet.cli.case import Stage, case, demands
 from specfleet.cli.explain import explained
 from specfleet.cli.record import record
+from specfleet.judgement.judge import Policy
 from specfleet.resources.evidence import evidence_map
+from specfleet.rollout.comparison import Comparison
 from specfleet.rollout.memory import Decision, Memory, Rollout
 from specfleet.rollout.revision import identity
 from specfleet.telemetry.counters import Tally
@@ -59,9 +61,14 @@ DECISIONS = (
 ROLLOUT = Rollout(CANARY, ("uid-s", "uid-c"), step=1, reached=NOW - 100, blocks_before=11)
 
 
-def configmap(resource, memory, found=None):
+def compared(comparable=False, speed=5, **dropped):
+    policy = Policy(speed_percent=speed, acceptance_points=5, error_points=1, max_blocks=120)
+    return Comparison(("uid-s", "uid-c"), STABLE, CANARY, comparable, policy, 60, dropped)
+
+
+def configmap(resource, memory, found=None, about=None):
     data = {"memory": memory.to_json(), **({"evidence": found.to_json()} if found else {})}
-    return evidence_map(resource, data)
+    return evidence_map(resource, data | ({"compared": about.to_json()} if about else {}))
 
 
 def lengths(owned, stable: int, canary: int):
@@ -81,8 +88,8 @@ def cases(scene):
         resource["status"] |= {"message": "20 s more at 25%", "reason": "CanaryDwelling"}
         resource["status"]["step"] = {"index": 2, "of": 3, "askedWeight": "25%"}
         lengths(owned, 3, 5)
-        found = configmap(resource, Memory(ROLLOUT, DECISIONS), evidence(FIVE, 13))
-        return resource, owned, found
+        about = compared(**{"warm-up": 12, "gap": 1, "early": 1})
+        return resource, owned, configmap(resource, Memory(ROLLOUT, DECISIONS), evidence(FIVE, 13), about)
 
     def last_step():
         resource, owned = scene("canary")
@@ -125,6 +132,23 @@ def cases(scene):
     return lambda name: made[name]()
 
 
+@pytest.fixture
+def past(cases):
+    """A case whose rollout is over and whose evidence is still there."""
+
+    def promoted():
+        resource, owned, _ = cases("rest")
+        return resource, owned, configmap(resource, Memory(None, DECISIONS[:1]), evidence(FIVE, 13), compared(missed=3))
+
+    def regressed():
+        resource, owned, _ = cases("aborted")
+        slow = replace(FIVE, decode_seconds=720)
+        return resource, owned, configmap(resource, Memory(None, DECISIONS), evidence(slow, 9), compared())
+
+    made = {"promoted": promoted, "regressed": regressed}
+    return lambda name: made[name]()
+
+
 def told(resource, owned, found, unread=""):
     return case(resource, owned, unread, record(resource, found))
 
@@ -137,6 +161,24 @@ def test_an_explanation_is_as_recorded(name, width, encoding, cases, text, golde
     written = text(explained(this, now), width, encoding)
     assert max(map(len, written.splitlines())) <= width
     golden(f"explain-{name}{'-ascii' if encoding == 'ascii' else ''}", written)
+
+
+@pytest.mark.parametrize(("width", "encoding"), [(120, "utf-8"), (80, "ascii")])
+@pytest.mark.parametrize("name", ["promoted", "regressed"])
+def test_the_last_decision_is_shown_again(name, width, encoding, past, text, golden, now):
+    written = text(explained(told(*past(name)), now), width, encoding)
+    assert max(map(len, written.splitlines())) <= width
+    golden(f"explain-{name}{'-ascii' if encoding == 'ascii' else ''}", written)
+
+
+def test_a_past_rollout_is_judged_as_it_was_and_not_by_the_margins_of_now(past):
+    resource, owned, found = past("promoted")
+    before = told(resource, owned, found).verdict
+    resource["spec"]["rollout"]["analysis"]["margins"]["speedPercent"] = 1
+    after = told(resource, owned, found)
+    assert after.verdict == before
+    assert after.verdict.metrics[0].margin == 5
+    assert all(after.left(item) == "" for item in after.verdict.metrics)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +240,7 @@ def test_before_100_percent_it_asks_for_proof_of_what_is_compared(cases):
     asked = demanded(resource, owned, found)
     assert asked.pop("60s here") == (True, "11m by now")
     assert asked == {
-        "proof of speed": (False, "Inconclusive"),
+        "proof of speed": (False, "Inconclusive, not by waiting: too few pods"),
         "proof of acceptance": (True, "NonInferior"),
         "proof of errors": (True, "NonInferior"),
     }

@@ -88,9 +88,22 @@ class MetricStatus(Part):
     unit: Short | None = None
     """percent or points."""
     blocks: Int | None = None
-    """Blocks of evidence."""
+    """Blocks of evidence that it was taken from."""
+    time_to_decision: Short | None = None
+    """How much longer it takes at this traffic, for example about 12m; absent where it is decided or nobody knows."""
     message: Text | None = None
     """What is missing, in a sentence."""
+
+
+class SelfCheckStatus(Part):
+    """What comparing halves of stable's own pods at rest had shown when the last canary started."""
+
+    comparisons: Int
+    """Halves that were compared as if one were a canary, at a margin of 0."""
+    false_alarms: Int
+    """How many of them the judge called a regression; about 5 percent may be."""
+    pod_spread: Text | None = None
+    """Standard deviation between the pods over an hour, for example speed 1.2 %, acceptance 0.4 points."""
 
 
 class Decision(Part):
@@ -161,6 +174,9 @@ class SpecDecodeDeploymentStatus(Part):
     """Ready pods of wanted pods, for example 4/4."""
     metrics: Annotated[tuple[MetricStatus, ...], Field(max_length=16, json_schema_extra=map_list("name"))] = ()
     """Each compared metric with its interval and margin."""
+    dropped: Text | None = None
+    """What was measured and is in no block of evidence, and why, for example 3 scrapes after one that failed."""
+    self_check: SelfCheckStatus | None = None
     decisions: Annotated[tuple[Decision, ...], Field(max_length=10, json_schema_extra=atomic_list())] = ()
     """The last decisions, newest first."""
     last_handled_action: ActionStatus | None = None

@@ -4,6 +4,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -13,13 +14,15 @@ from rich.text import Text
 
 from specfleet import __version__
 from specfleet.api import names
-from specfleet.cli import orders
+from specfleet.cli import again, orders
 from specfleet.cli.case import case
 from specfleet.cli.explain import explained
 from specfleet.cli.fleet import Fleet, fleet, mark
 from specfleet.cli.kubectl import Kubectl, KubectlError, options
 from specfleet.cli.lint import lint as lint_files
+from specfleet.cli.pages import BadInput
 from specfleet.cli.record import record
+from specfleet.cli.replayed import shown
 from specfleet.cli.settle import duration
 from specfleet.cli.table import table
 from specfleet.cli.tree import view
@@ -95,6 +98,49 @@ def explain(name: Name, namespace: Namespace = None, context: Context = None, ku
         _console().print(explained(found, time.time()))
 
     _guarded(show)
+
+
+@app.command("replay")
+def replay_command(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The rollout on its way, or the last one.")] = None,
+    file: Annotated[
+        str | None, typer.Option("--filename", "-f", metavar="FILE", help="An evidence ConfigMap in a file, or -.")
+    ] = None,
+    pages: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Recorded metrics pages: <seconds>/<stable or canary>/<pod>.prom."),
+    ] = None,
+    margin: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=NUMBER", help="Another margin, such as speed=3; may be repeated.")
+    ] = None,
+    block: Annotated[float, typer.Option(min=1, max=3600, help="Seconds of a block; of pages.")] = 60,
+    differ: Annotated[
+        bool, typer.Option("--draft-differently", help="The arms' method, length or schedule differ; of pages.")
+    ] = False,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """What was measured through the shipped judge again, look by look. Exit status: 0 proven, 4 a regression at some
+    look, 5 not decided, 1 what was given cannot be read."""
+    if sum(given is not None for given in (name, file, pages)) != 1:
+        raise typer.BadParameter("give one of NAME, --filename and --pages")
+    margins = margin or []
+
+    def run() -> None:
+        if pages is not None:
+            found = again.of_pages(pages, block, not differ, margins)
+        elif file is not None:
+            found = again.of_file(file, _content(file), margins)
+        else:
+            kubectl = Kubectl(options(namespace, context, kubeconfig))
+            sdd = kubectl.get(str(name))
+            record_of = record(sdd, *kubectl.evidence(str(name)))
+            found = again.of_fleet(case(sdd, *kubectl.owned(str(name)), record_of), margins)
+        _console().print(shown(found))
+        raise typer.Exit(found.status)
+
+    _guarded(run)
 
 
 @app.command()
@@ -186,6 +232,14 @@ def _read(files: list[str]) -> Iterator[tuple[str, str]]:
             _fail(f"{file} cannot be read: {error.strerror if isinstance(error, OSError) else 'it is not UTF-8'}")
 
 
+def _content(file: str) -> bytes:
+    try:
+        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as source:
+            return source.read(again.MAX_FILE + 1)
+    except OSError as error:
+        raise BadInput(f"{file} cannot be read: {error.strerror}") from None
+
+
 def _look(kubectl: Kubectl, name: str, note: Callable[[Raw], None] = lambda sdd: None) -> Look:
     sdd = kubectl.get(name)
     note(sdd)
@@ -224,7 +278,7 @@ def _order(name: str, given: tuple[str, ...], decide: Callable[[Raw], orders.Ord
 def _guarded(run: Callable[[], None]) -> None:
     try:
         run()
-    except KubectlError as error:
+    except (KubectlError, BadInput) as error:
         _fail(str(error))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None

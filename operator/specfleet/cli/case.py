@@ -1,7 +1,7 @@
 """What explains one SpecDecodeDeployment: its revisions, its record, the verdict, and what the next step asks. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -12,11 +12,14 @@ from specfleet.cli.fleet import Fleet, fleet, known_revisions
 from specfleet.cli.record import Record
 from specfleet.cli.replay import Replayed, replay
 from specfleet.cli.words import age, count
-from specfleet.judgement.verdict import Outcome, Verdict
+from specfleet.judgement.judge import Policy
+from specfleet.judgement.verdict import MetricVerdict, Outcome, Verdict
 from specfleet.rollout.canary import BLOCKS_PER_STEP
 from specfleet.rollout.compared import COMPARED, comparable
+from specfleet.rollout.comparison import left_out
 from specfleet.rollout.facts import steps_of
-from specfleet.rollout.margins import planned, policy
+from specfleet.rollout.judged import time_to_decision
+from specfleet.rollout.margins import max_blocks, planned, policy
 from specfleet.rollout.memory import Decision
 from specfleet.rollout.revision import identity
 from specfleet.rollout.turn import Step, step_at
@@ -55,6 +58,39 @@ class Case:
         return self.looks[-1].verdict if self.looks else None
 
     @property
+    def past(self) -> bool:
+        """Whether the evidence is of a rollout that is over."""
+        return self.record.past
+
+    @property
+    def policy(self) -> Policy | None:
+        """By what the evidence is judged: of a rollout that is over as it was then, else by the spec in force."""
+        if self.past and self.record.compared:
+            return self.record.compared.policy
+        return policy(self.spec, planned(self.record.memory.rollout)) if self.spec else None
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the arms' acceptance is compared."""
+        if self.past and self.record.compared:
+            return self.record.compared.comparable
+        return self.differs == () and bool(self.stable and self.target and comparable(self.stable, self.target))
+
+    @property
+    def dropped(self) -> str:
+        """What is in no block of the evidence, and why, in words; empty where nothing is, or nobody knows."""
+        if self.record.compared:
+            return left_out(self.record.compared.dropped)
+        return str(self.fleet.status.get("dropped") or "")
+
+    def left(self, item: MetricVerdict) -> str:
+        """How much longer `item` takes; empty where it is decided, or nobody knows."""
+        if self.past or self.spec is None:
+            return ""
+        pace = (self.record.evidence.seen, max_blocks(self.spec), self.spec.rollout.analysis.block_seconds)
+        return time_to_decision(item, *pace) or ""
+
+    @property
     def decisions(self) -> tuple[Decision, ...]:
         """The last ten, newest first: of the record, else of status."""
         if self.record.memory.decisions:
@@ -86,9 +122,10 @@ def case(sdd: Raw, owned: Iterable[Raw], unread: str, record: Record) -> Case:
     target = _target(known, record, sdd.get("status") or {}, written)
     stage = _stage(stable, target, sdd.get("status") or {})
     differs = _differs(stable, target) if stage is Stage.CANARY else None
-    alike = differs == () and bool(stable and target and comparable(stable, target))
-    looks = replay(record.evidence, alike, policy(spec, planned(record.memory.rollout))) if spec else ()
-    return Case(fleet(sdd, owned, unread), spec, record, stage, stable, target, differs, looks)
+    judged = Case(fleet(sdd, owned, unread), spec, record, stage, stable, target, differs, ())
+    if judged.policy is None:
+        return judged
+    return replace(judged, looks=replay(record.evidence, judged.comparable, judged.policy))
 
 
 def _in_force(sdd: Raw, last: Raw) -> tuple[SpecDecodeDeploymentSpec | None, Raw]:
@@ -181,4 +218,5 @@ def _evidence(case: Case, last: bool, before: int) -> Iterator[Demand]:
         compared = (item for item in verdict.metrics if item.outcome is not Outcome.NOT_COMPARABLE)
         for item in compared:
             state = item.message if item.estimate is None else str(item.outcome)
+            state += f", {left}" if (left := case.left(item)) else ""
             yield Demand(item.outcome is Outcome.NON_INFERIOR, f"proof of {item.metric}", state)

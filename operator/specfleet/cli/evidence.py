@@ -1,6 +1,6 @@
 """Metrics with their intervals, the last decisions and notes, as lines. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -13,12 +13,14 @@ from specfleet.judgement.verdict import Metric, MetricVerdict, Outcome
 from specfleet.rollout.world import Raw
 
 KEPT = 5  # decisions that are shown
+ARMS = "canary minus stable"
 _STYLES = {"NonInferior": "green", "Regression": "red", "Inconclusive": "yellow"}
 _UNITS = {"percent": "%"}
 
 
-def metrics(judged: Sequence[Raw], width: int) -> RenderableType:
-    """Each metric on one line if all fit into `width`, else what was found on a second line."""
+def metrics(judged: Sequence[Raw], width: int, dropped: str = "", arms: str = ARMS) -> RenderableType:
+    """Each metric on one line if all fit into `width`, else what was found on a second line; under them how much longer
+    they take, and what was `dropped`. `arms` says what is compared with what."""
     rows = [_row(item) for item in judged]
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -31,7 +33,20 @@ def metrics(judged: Sequence[Raw], width: int) -> RenderableType:
         else:
             table.add_row(label, line, numbers)
             table.add_row("", *_second(margin, found))
-    return Group(Text.assemble(("Metrics", "bold"), (f"  {LEGEND}", "dim")), table)
+    return Group(Text.assemble(("Metrics", "bold"), (f"  {arms}, {LEGEND}", "dim")), table, *_beside(judged, dropped))
+
+
+def _beside(judged: Sequence[Raw], dropped: str) -> Iterator[RenderableType]:
+    takes = [f"{item.get('name')} {item['timeToDecision']}" for item in judged if item.get("timeToDecision")]
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    if takes:
+        table.add_row(Text("  to go", "dim"), f"{'; '.join(takes)} (at this traffic)")
+    if dropped:
+        table.add_row(Text("  left out", "dim"), dropped)
+    if takes or dropped:
+        yield table
 
 
 def _second(margin: Text, found: Sequence[Text]) -> tuple[Text, Text]:
@@ -60,11 +75,13 @@ def _row(item: Raw) -> tuple[Text, ...]:
     )
 
 
-def raw(item: MetricVerdict) -> Raw:
-    """A metric's verdict as status writes it: numbers as text with one decimal, none where none is known."""
+def raw(item: MetricVerdict, left: str = "") -> Raw:
+    """A metric's verdict as status writes it: numbers as text with one decimal, none where none is known. `left` is how
+    much longer it takes."""
     numbers = {"estimate": item.estimate, "lower": item.lower, "upper": item.upper, "margin": item.margin}
     known = {key: f"{value:.1f}" for key, value in numbers.items() if value is not None}
     said = {"name": str(item.metric), "outcome": str(item.outcome), "message": item.message}
+    said |= {"timeToDecision": left} if left else {}
     return {**said, **known, "unit": item.unit, "blocks": item.blocks}
 
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from specfleet.api.reasons import named
 from specfleet.cli.case import Case, Stage, demands
-from specfleet.cli.evidence import course, metrics, notes, raw
+from specfleet.cli.evidence import ARMS, course, metrics, notes, raw
 from specfleet.cli.lengths import lengths, pods
 from specfleet.cli.tree import head
 from specfleet.cli.words import Shown, count, indented
@@ -17,7 +17,7 @@ from specfleet.rollout.memory import KEPT_DECISIONS, Decision
 from specfleet.rollout.shape import Shape
 from specfleet.rollout.turn import step_at
 from specfleet.rollout.waiting import describe
-from specfleet.rollout.world import rfc3339
+from specfleet.rollout.world import Raw, rfc3339
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ def explained(case: Case, now: float) -> Shown:
 def _sections(case: Case, now: float, width: int) -> Iterator[RenderableType]:
     yield from head(case.fleet, now)
     yield Group("", _weight(case, now))
-    judged = [raw(item) for item in case.verdict.metrics] if case.verdict else case.fleet.status.get("metrics") or ()
-    if judged and case.stage in (Stage.CANARY, Stage.ABORTED):
-        yield Group("", metrics(judged, width))
+    judged = _judged(case)
+    if judged:
+        yield Group("", metrics(judged, width, case.dropped, _arms(case)))
     if case.looks:
         yield Group("", course(case.looks))
     if case.stage is Stage.CANARY:
@@ -51,6 +51,20 @@ def _sections(case: Case, now: float, width: int) -> Iterator[RenderableType]:
         yield Group("", _decisions(case.decisions))
     if said := (*((case.record.trouble,) if case.record.trouble else ()), *case.fleet.notes):
         yield Group("", notes(said))
+
+
+def _judged(case: Case) -> list[Raw]:
+    """Each metric of the rollout on its way, else of the last one; of the record, else of status."""
+    if case.verdict:
+        return [raw(item, case.left(item)) for item in case.verdict.metrics]
+    return list(case.fleet.status.get("metrics") or ()) if case.stage in (Stage.CANARY, Stage.ABORTED) else []
+
+
+def _arms(case: Case) -> str:
+    about = case.record.compared
+    if not (case.past and case.verdict):
+        return ARMS
+    return f"of the last rollout, {about.canary} minus {about.stable}" if about else f"of the last rollout, {ARMS}"
 
 
 def _weight(case: Case, now: float) -> RenderableType:

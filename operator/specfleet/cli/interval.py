@@ -6,7 +6,7 @@ from rich.text import Text
 
 WIDTH = 31
 ZERO = WIDTH // 2  # always in the middle: better is right of it, worse is left
-LEGEND = "canary minus stable, right is better; ┆ margin, │ no difference"
+LEGEND = "right is better; ┆ margin, │ no difference"
 
 _ROOM = 2.0  # a margin is at most half-way from the middle to the left edge
 

@@ -9,6 +9,8 @@ from rich.text import Text
 from specfleet.cli.case import Case, Stage
 from specfleet.cli.fleet import speculation
 from specfleet.cli.words import count, indented
+from specfleet.judgement.judge import pod_spread
+from specfleet.judgement.ratios import RATIOS
 from specfleet.judgement.verdict import Metric
 from specfleet.rollout.world import Raw, Revision
 from specfleet.telemetry.counters import Tally
@@ -78,6 +80,7 @@ def positions(case: Case) -> RenderableType:
     for length in range(1, most + 1):
         table.add_row(str(length), *(cell for arm in Arm for cell in _position(pooled[arm], length)))
     legend = "share of drafts accepted at least so far; tokens per step if proposals ended there"
+    legend = f"of the last rollout; {legend}" if case.past else legend
     short = [Text(f"  {arm}: {why}") for arm, tally in pooled.items() if (why := _too_few(tally))]
     return Group(Text.assemble(("Positions", "bold"), (f"  {legend}", "dim")), table, *short)
 
@@ -103,8 +106,24 @@ def pods(case: Case) -> RenderableType:
     for arm in Arm:
         for name, tally in sorted(case.record.evidence.pods[arm].items()):
             table.add_row(f"  {arm}", name, *_contributed(tally))
-    blocks = count(len(case.record.evidence.blocks), "block")
-    return Group(Text.assemble(("Pods", "bold"), (f"  that contributed to {blocks}", "dim")), table)
+    blocks = count(len(case.record.evidence.blocks), "block") + (" of the last rollout" if case.past else "")
+    title = Text.assemble(("Pods", "bold"), (f"  that contributed to {blocks}", "dim"))
+    return Group(title, table, indented(_differing(case)))
+
+
+def _differing(case: Case) -> Iterator[str]:
+    """How stable's pods differ, beside what is assumed before any were measured, and what the self-check has shown."""
+    seen = {metric: pod_spread(metric, case.record.evidence.pods[Arm.STABLE]) for metric in Metric}
+    said = [
+        f"{metric} {spread:.1f} {RATIOS[metric].unit} (assumed {RATIOS[metric].spread:g})"
+        for metric, spread in seen.items()
+        if spread is not None
+    ]
+    if said:
+        yield f"stable's pods differ by {', '.join(said)}"
+    if check := case.fleet.status.get("selfCheck"):
+        alarms = count(check.get("falseAlarms", 0), "false alarm")
+        yield f"{alarms} in {check.get('comparisons')} comparisons of halves of stable, at rest before the rollout"
 
 
 def _contributed(tally: Tally) -> Iterator[str]:

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from specfleet.resources.evidence import read_evidence
+from specfleet.resources.evidence import COMPARED, EVIDENCE, read_evidence
 from specfleet.resources.owned import is_ours
+from specfleet.rollout.comparison import Comparison
 from specfleet.rollout.memory import Memory
 from specfleet.rollout.world import Raw
 from specfleet.telemetry.evidence import EMPTY, Evidence, from_json
@@ -11,11 +12,18 @@ from specfleet.telemetry.evidence import EMPTY, Evidence, from_json
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The ConfigMap's content; what cannot be read is empty, and `trouble` says why."""
+    """The ConfigMap's content; what cannot be read is empty, and `trouble` says why. The evidence is of the rollout on
+    its way, else of the last one."""
 
     memory: Memory = field(default_factory=Memory)
     evidence: Evidence = EMPTY
+    compared: Comparison | None = None
     trouble: str = ""
+
+    @property
+    def past(self) -> bool:
+        """Whether the evidence is of a rollout that is over."""
+        return self.memory.rollout is None
 
 
 def record(sdd: Raw, configmap: Raw | None, unread: str = "") -> Record:
@@ -24,13 +32,19 @@ def record(sdd: Raw, configmap: Raw | None, unread: str = "") -> Record:
         return Record(trouble=unread or "there is no record of it: its ConfigMap does not exist")
     if not is_ours(configmap, sdd["metadata"].get("uid", "")):
         return Record(trouble=f"ConfigMap {configmap['metadata']['name']} is not this fleet's")
+    return written(configmap)
+
+
+def written(configmap: Raw) -> Record:
+    """What a ConfigMap says, whoever owns it."""
     data = read_evidence(configmap)
     if data is None:
         return Record(trouble="the record's checksum does not hold: the operator begins a new one")
     memory = Memory.from_json(data.get("memory", ""))
-    if not memory.rollout or "evidence" not in data:
-        return Record(memory)
+    compared = Comparison.from_json(data.get(COMPARED, ""))
+    if EVIDENCE not in data:
+        return Record(memory, compared=compared)
     try:
-        return Record(memory, from_json(data["evidence"]))
+        return Record(memory, from_json(data[EVIDENCE]), compared)
     except ValueError as error:
         return Record(memory, trouble=f"the evidence cannot be read ({error}): is this plugin older than the operator?")

@@ -19,8 +19,9 @@ class Replayed:
     verdict: Verdict
 
 
-def replay(evidence: Evidence, comparable: bool, margins: Policy, most: int = MOST) -> tuple[Replayed, ...]:
-    """At most `most` looks, evenly spaced over those that could say something; the last one is of all blocks.
+def replay(evidence: Evidence, comparable: bool, margins: Policy, most: int | None = MOST) -> tuple[Replayed, ...]:
+    """At most `most` looks, evenly spaced over those that could say something; None: all of them. The last one is of
+    all blocks.
 
     The last look is the judge's own. Earlier ones are near it: which pod did what is kept as one sum for all blocks, so
     each pod is taken to have had its share of that sum from the start.
@@ -29,7 +30,7 @@ def replay(evidence: Evidence, comparable: bool, margins: Policy, most: int = MO
     if not total:
         return ()
     first = min(margins.min_blocks, total)
-    looks = min(most, total - first + 1)
+    looks = total - first + 1 if most is None else min(most, total - first + 1)
     counts = [total - (total - first) * index // max(1, looks - 1) for index in range(looks)]
     return tuple(Replayed(count, judge(_until(evidence, count), comparable, margins)) for count in reversed(counts))
 

@@ -46,7 +46,7 @@ def _sections(fleet: Fleet, now: float, width: int) -> Iterator[RenderableType]:
     yield _tree(fleet, now, width)
     judged, decided = fleet.status.get("metrics") or (), fleet.status.get("decisions") or ()
     if judged and fleet.status.get("canary"):
-        yield Group("", metrics(judged, width))
+        yield Group("", metrics(judged, width, str(fleet.status.get("dropped") or "")))
     if decided:
         yield Group("", decisions(decided, now))
     if fleet.notes:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from specfleet.controller.cache import Key
+from specfleet.judgement.selfcheck import Checked
 from specfleet.plan import Plan
 
 
@@ -28,10 +29,34 @@ class Metrics:
             [*labels, "length"],
             registry=self.registry,
         )
+        self.checks = Counter(
+            "specfleet_self_check_comparisons",
+            "Halves of a stable revision's pods that were compared as if one were a canary.",
+            labels,
+            registry=self.registry,
+        )
+        self.alarms = Counter(
+            "specfleet_self_check_false_alarms",
+            "Metrics that were called a regression there, at a margin of 0.",
+            [*labels, "metric"],
+            registry=self.registry,
+        )
+        self.spread = Gauge(
+            "specfleet_pod_spread_ratio",
+            "Standard deviation between pods of the stable revision, over an hour at rest.",
+            [*labels, "metric"],
+            registry=self.registry,
+        )
         depth = Gauge("specfleet_queue_depth", "Resources that wait for a pass, or are in one.", registry=self.registry)
         depth.set_function(queue_depth)
         lead = Gauge("specfleet_leader", "1 in the operator that holds the Lease.", registry=self.registry)
         lead.set_function(lambda: float(leader()))
+
+    def checked(self, key: Key, found: Checked) -> None:
+        """Halves of a stable revision's pods were compared."""
+        self.checks.labels(key.namespace, key.name).inc()
+        for metric in found.alarms:
+            self.alarms.labels(key.namespace, key.name, metric.value).inc()
 
     def planned(self, key: Key, plan: Plan) -> None:
         """Take the figures of a pass."""
@@ -44,10 +69,12 @@ class Metrics:
         self.tokens_per_step.remove_by_labels({"namespace": key.namespace, "name": key.name})
         for length, tokens in enumerate(plan.tokens_per_step, start=1):
             self.tokens_per_step.labels(key.namespace, key.name, str(length)).set(tokens)
+        for metric, spread in plan.spread.items():
+            self.spread.labels(key.namespace, key.name, metric.value).set(spread / 100)
         conditions = {item["type"]: item["status"] for item in plan.status.get("conditions", ())}
         self.ready.labels(key.namespace, key.name).set(float(conditions.get("Ready") == "True"))
 
     def forget(self, key: Key) -> None:
         """The SDD is gone."""
-        for family in (self.weight, self.ready, self.tokens_per_step):
+        for family in (self.weight, self.ready, self.tokens_per_step, self.checks, self.alarms, self.spread):
             family.remove_by_labels({"namespace": key.namespace, "name": key.name})

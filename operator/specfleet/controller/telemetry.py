@@ -1,19 +1,23 @@
 """Keeps what was measured of each SDD between passes: ticks of scrapes, blocks of evidence, answers to probes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from specfleet.controller.cache import Key
 from specfleet.controller.probes import Ask, probe
 from specfleet.judgement.guards import ProbeFacts
+from specfleet.judgement.selfcheck import Checked, SelfChecker
 from specfleet.plan import Plan
-from specfleet.resources.evidence import read_evidence
+from specfleet.resources.evidence import COMPARED, EVIDENCE, read_evidence
+from specfleet.rollout.comparison import Comparison
 from specfleet.rollout.scene import ArmSeen, Seen, remembered
 from specfleet.rollout.world import Objects, Pod, Revision, revisions
 from specfleet.telemetry.collector import Collector
 from specfleet.telemetry.counters import Observation
-from specfleet.telemetry.evidence import EMPTY, Arm, Evidence, from_json
+from specfleet.telemetry.evidence import EMPTY, Arm, Block, Evidence, from_json
 from specfleet.telemetry.load import Peaks
 from specfleet.telemetry.page import MalformedPage, Sample, parse
 
@@ -40,9 +44,13 @@ class _Watch:
     block_seconds: float = 60.0
     collector: Collector = field(default_factory=lambda: Collector(60.0, MAX_WARMUP))
     peaks: Peaks = field(default_factory=Peaks)
+    check: SelfChecker = field(default_factory=lambda: SelfChecker(""))
     uids: tuple[str, str] | None = None
     evidence: Evidence = EMPTY
     ticked: float | None = None
+    lost: Counter[str] = field(default_factory=Counter)  # what is in no block, beside what `collector` counts
+    dropped: Mapping[str, int] = field(default_factory=dict)  # both, as of `noted`
+    noted: float = 0.0
     carrying_since: float | None = None
     idle: dict[str, float] = field(default_factory=dict)
     quiet: dict[str, tuple[float, float]] = field(default_factory=dict)  # since when, with so many requests in all
@@ -54,13 +62,22 @@ class _Watch:
 
 
 class Telemetry:
-    """Measures when a pass looks, at most once an interval; `news(key)` is called when a probe has its answer."""
+    """Measures when a pass looks, at most once an interval; `news(key)` is called when a probe has its answer, and
+    `checked` when halves of a stable revision's pods were compared."""
 
-    def __init__(self, scrape: Scrape, ask: Ask, clock: Callable[[], float], news: Callable[[Key], None]) -> None:
+    def __init__(
+        self,
+        scrape: Scrape,
+        ask: Ask,
+        clock: Callable[[], float],
+        news: Callable[[Key], None],
+        checked: Callable[[Key, Checked], None] = lambda key, found: None,
+    ) -> None:
         self._scrape = scrape
         self._ask = ask
         self._clock = clock
         self._news = news
+        self._checked = checked
         self._watches: dict[Key, _Watch] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._probe_slots = asyncio.Semaphore(PROBES_AT_ONCE)
@@ -73,14 +90,19 @@ class Telemetry:
         now = self._clock()
         self._forget_pods(watch, found.values(), now)
         if watch.arms and (watch.ticked is None or now - watch.ticked >= 0.9 * watch.interval):
+            interval = now - (watch.ticked or now)
             await self._tick(watch, found, now)
+            if Arm.CANARY not in watch.arms:
+                self._check(key, watch, interval)
         return Seen(
             since=watch.since,
             stable=_arm_seen(watch, Arm.STABLE, self._clock()),
             canary=_arm_seen(watch, Arm.CANARY, self._clock()),
             load=watch.peaks.load,
+            check=watch.check.seen,
             evidence=watch.evidence,
             evidence_of=watch.uids,
+            dropped=watch.dropped,
             probes=dict(_answers(watch)),
             idle=dict(watch.idle),
             quiet={uid: since for uid, (since, _) in watch.quiet.items()},
@@ -97,8 +119,10 @@ class Telemetry:
         analysis = spec.rollout.analysis
         if arms.get(Arm.STABLE) != watch.arms.get(Arm.STABLE):
             watch.peaks = Peaks()
+            watch.check = SelfChecker(stable.uid if stable else "")
         if arms != watch.arms or analysis.block_seconds != watch.block_seconds:
             watch.arms, watch.block_seconds = arms, float(analysis.block_seconds)
+            watch.lost.update(watch.collector.dropped)
             watch.collector = Collector(watch.block_seconds, min(MAX_WARMUP, watch.block_seconds))
             watch.dark_since.clear()
         watch.collector.ttft_limit = spec.slo.time_to_first_token if spec.slo else None
@@ -119,13 +143,19 @@ class Telemetry:
         uids = rollout.uids if rollout else None
         if uids == watch.uids:
             return
-        watch.uids, watch.evidence = uids, EMPTY
+        watch.uids, watch.evidence, watch.lost, watch.dropped = uids, EMPTY, Counter(), {}
+        watch.noted = self._clock()
         data = read_evidence(objects.evidence) if objects.evidence else None
-        if data and "evidence" in data:
-            try:
-                watch.evidence = from_json(data["evidence"])
-            except ValueError:
-                watch.evidence = EMPTY
+        if data is None or uids is None:
+            return  # what is stored is then a past rollout's
+        about = Comparison.from_json(data.get(COMPARED, ""))
+        if about:
+            if about.uids != uids:
+                return
+            watch.lost = Counter(about.dropped) + Counter(away=1)
+            watch.dropped = about.dropped
+        with suppress(ValueError):
+            watch.evidence = from_json(data.get(EVIDENCE, ""))
 
     def _forget_pods(self, watch: _Watch, found: Iterable[Revision], now: float) -> None:
         there = {(pod.uid, pod.restarts) for revision in found for pod in revision.pods}
@@ -159,10 +189,13 @@ class Telemetry:
                 count = sample.http_requests or 0.0
                 before = watch.quiet.get(uid, (0.0, count))  # of a pod that was not seen before nothing is known
                 watch.quiet[uid] = before if before[1] == count else (now, count)
-        block = watch.collector.tick(now, seen)
-        whole = watch.carrying_since is not None and now - watch.carrying_since >= watch.block_seconds
-        if block and whole and watch.uids:
-            watch.evidence = watch.evidence.add(block)
+        _note_block(watch, watch.collector.tick(now, seen), now)
+
+    def _check(self, key: Key, watch: _Watch, interval: float) -> None:
+        """Of a fleet at rest: stable's pods against each other."""
+        watch.check.add(watch.collector.counting(Arm.STABLE), interval)
+        if found := watch.check.split():
+            self._checked(key, found)
 
     async def _sample(self, pod: Pod) -> Sample | str:
         async with self._slots:
@@ -209,6 +242,20 @@ def _note_darkness(watch: _Watch, arm: Arm, why: list[str], answered: bool, now:
         watch.dark_since.setdefault(arm, now)
     else:
         watch.dark_since.pop(arm, None)
+
+
+def _note_block(watch: _Watch, block: Block | None, now: float) -> None:
+    """Add a block, if the canary carried for the whole of it. What was left out is told with each block, or where none
+    comes once in a block's time: it is stored, and a count that moves with each tick would be written at each."""
+    if watch.uids is None:
+        return
+    whole = watch.carrying_since is not None and now - watch.carrying_since >= watch.block_seconds
+    if block and whole:
+        watch.evidence = watch.evidence.add(block)
+    elif block:
+        watch.lost["early"] += 1
+    if block or now - watch.noted >= watch.block_seconds:
+        watch.dropped, watch.noted = dict(watch.lost + Counter(watch.collector.dropped)), now
 
 
 def _arm_seen(watch: _Watch, arm: Arm, now: float) -> ArmSeen:

@@ -13,8 +13,8 @@ from specfleet.controller.probes import Answer
 from specfleet.controller.protocol import SECRET, ApiError, Kube
 from specfleet.controller.telemetry import Unreachable
 from specfleet.rollout.world import Pod, Raw
+from specfleet.telemetry.page import MAX_PAGE
 
-MAX_PAGE = 4 << 20  # bytes: a page of one engine is 52 kB, a server has at most a few dozen
 MAX_ANSWER = 1 << 20
 SCRAPE_TIMEOUT = 5.0  # seconds, for a whole page
 ASK_TIMEOUT = 60.0  # seconds: a pod that has not generated 32 tokens by then is stuck

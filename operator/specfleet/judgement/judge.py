@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from specfleet.judgement.forecast import Reach, blocks_until
 from specfleet.judgement.ratios import AT_FIRST_POSITION, RATIOS, Ratio
 from specfleet.judgement.sequence import half_width, no_event_bound, t_quantile, tuned_rho2
 from specfleet.judgement.validity import Obstacle
@@ -100,6 +101,14 @@ def resolvable_margin(
     return t_quantile(1 - ALPHA, spread.freedom) * spread.assumed * share + width + math.hypot(luck, noise)
 
 
+def pod_spread(metric: Metric, pods: Mapping[str, Tally]) -> float | None:
+    """By how much pods of one revision were seen to differ: a standard deviation in the metric's unit; None where fewer
+    than two of them have the metric."""
+    ratio = RATIOS[metric]
+    known = {pod: tally for pod, tally in pods.items() if ratio.known(tally)}
+    return _spread(ratio, {Arm.STABLE: known}, {Arm.STABLE: pool(known)}).measured if len(known) > 1 else None
+
+
 def _noise(ratio: Ratio, evidence: Evidence, share: float, policy: Policy) -> tuple[float, float]:
     """(how far the estimate is off four times in five, half-width of its interval) after the longest analysis, if the
     last step's pods do what those of `evidence` did; zeros before it is enough to tell."""
@@ -122,8 +131,9 @@ def _judge(metric: Metric, evidence: Evidence, totals: Totals, policy: Policy, f
     obstacle = _untimed(metric, evidence, policy) or _obstacle(ratio, evidence, totals, len(rows), policy)
     if obstacle is not None:
         return _held(metric, policy, len(rows), *obstacle)
-    estimate, lower, upper = _interval(ratio, rows, evidence.pods, totals, policy, failing)
-    margin, hint = policy.margin(metric), ratio.hint
+    estimate, reach = _interval(ratio, rows, evidence.pods, totals, policy)
+    margin, hint, alphas = policy.margin(metric), ratio.hint, (policy.alpha, policy.alpha / failing)
+    lower, upper = estimate - reach(alphas[0], len(rows)), estimate + reach(alphas[1], len(rows))
     if metric is Metric.TTFT:
         hint += _beyond(evidence.bound or 0.0, policy.ttft_limit or 0.0)
     message = (
@@ -131,7 +141,10 @@ def _judge(metric: Metric, evidence: Evidence, totals: Totals, policy: Policy, f
         f"against a margin of {margin:g}{' %' if ratio.unit == '%' else ''}, {len(rows)} blocks"
     )
     outcome = _outcome(lower, upper, margin)
-    return MetricVerdict(metric, outcome, estimate, lower, upper, margin, ratio.unit, len(rows), message)
+    more = 0.0
+    if outcome is Outcome.INCONCLUSIVE:  # blocks in which an arm is idle take their time too
+        more = blocks_until(estimate, margin, reach, alphas, len(rows)) * len(evidence.blocks) / len(rows)
+    return MetricVerdict(metric, outcome, estimate, lower, upper, margin, ratio.unit, len(rows), message, more)
 
 
 def _beyond(bound: float, limit: float) -> str:
@@ -195,26 +208,25 @@ def _blocks(evidence: Evidence) -> str:
     return f"{len(evidence.blocks)} block{'' if len(evidence.blocks) == 1 else 's'}"
 
 
-def _interval(
-    ratio: Ratio, rows: list[Row], pods: Pods, totals: Totals, policy: Policy, failing: int
-) -> tuple[float, float, float]:
-    """(estimate, lower, upper). `lower` holds with 1 − alpha; `upper`, on which any of `failing` metrics may raise the
-    alarm, with 1 − alpha ÷ failing."""
+def _interval(ratio: Ratio, rows: list[Row], pods: Pods, totals: Totals, policy: Policy) -> tuple[float, Reach]:
+    """The estimate, and how far one end of its interval lies from it after so many blocks: an end that holds with
+    1 − alpha. The lower end is taken with `alpha`; the upper one, on which any of several metrics may raise the alarm,
+    with alpha ÷ their number."""
     estimate, sigma = _effect(ratio, rows)
-    trials = min(map(ratio.trials, totals.values()))
+    trials = min(map(ratio.trials, totals.values())) / len(rows)
     spread = _spread(ratio, pods, totals)
     share = math.sqrt(_concentration(ratio, pods[Arm.CANARY]) + _concentration(ratio, pods[Arm.STABLE]))
 
-    def reach(alpha: float) -> float:
-        sequence = half_width(sigma, len(rows), _tightest(policy, alpha), alpha)
+    def reach(alpha: float, blocks: int) -> float:
+        sequence = half_width(sigma, blocks, _tightest(policy, alpha), alpha)
         # Without variance the sequence would be sure of everything after a few blocks; it may not be surer than the
         # number of trials allows.
         return (
-            max(sequence, 100 * no_event_bound(alpha, trials))
+            max(sequence, 100 * no_event_bound(alpha, trials * blocks))
             + t_quantile(1 - alpha, spread.freedom) * spread.assumed * share
         )
 
-    return estimate, estimate - reach(policy.alpha), estimate + reach(policy.alpha / failing)
+    return estimate, reach
 
 
 def _tightest(policy: Policy, alpha: float) -> float:

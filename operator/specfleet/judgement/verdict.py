@@ -32,7 +32,11 @@ Unit = Literal["%", "points"]  # percent of stable's value, or percentage points
 
 @dataclass(frozen=True, slots=True)
 class MetricVerdict:
-    """One metric: `estimate` within [`lower`, `upper`], all in `unit` (None = unknown), + is better for the canary."""
+    """One metric: `estimate` within [`lower`, `upper`], all in `unit` (None = unknown), + is better for the canary.
+
+    `more` says how many more blocks decide it, if things go on as they do: 0 where it is decided, inf where time alone
+    does not, None where nothing can be said.
+    """
 
     metric: Metric
     outcome: Outcome
@@ -43,6 +47,7 @@ class MetricVerdict:
     unit: Unit
     blocks: int
     message: str
+    more: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

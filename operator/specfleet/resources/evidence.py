@@ -9,6 +9,8 @@ from specfleet.api import names
 from specfleet.resources.owned import metadata
 
 CHECKSUM = "checksum"  # the one key of `data` that is not evidence
+EVIDENCE = "evidence"  # the blocks
+COMPARED = "compared"  # whom they compare, and by which policy
 
 
 def evidence_map(sdd: Mapping[str, Any], data: Mapping[str, str]) -> dict[str, Any]:

@@ -8,11 +8,13 @@ from specfleet.api import names
 from specfleet.api.conditions import Status, Type, condition, find, merge
 from specfleet.api.reasons import Reason
 from specfleet.api.validation import findings, not_implemented
-from specfleet.judgement.verdict import Metric, MetricVerdict
+from specfleet.judgement.verdict import Metric
 from specfleet.resources.revision import render
+from specfleet.rollout.comparison import left_out
 from specfleet.rollout.course import Course
 from specfleet.rollout.facts import steps_of
 from specfleet.rollout.figures import fitting, measured, per_token, resolved
+from specfleet.rollout.judged import metric, self_check
 from specfleet.rollout.margins import planned, remarks
 from specfleet.rollout.note import Note
 from specfleet.rollout.orders import ignored
@@ -58,7 +60,9 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "gpu": "/".join(scene.spec.accelerator.products)[:MAX_SHORT] or None,
         "routing": list(_routing(scene)) or None,
         "url": f"http://{scene.name}.{scene.sdd['metadata']['namespace']}:{names.PORT}",
-        "metrics": [_metric(item, least.get(item.metric)) for item in judged] or None,
+        "metrics": [metric(item, scene, least.get(item.metric)) for item in judged] or None,
+        "dropped": left_out(scene.seen.dropped) or None if course.verdict else None,
+        "selfCheck": self_check(scene.seen.check, old, begins=canary is not None and not old.get("canary")),
         "decisions": [_decision(item) for item in reversed(course.memory.decisions)] or None,
         "lastHandledAction": _action(scene, course),
         "findings": list(dict.fromkeys(_clip(text) for text in _findings(scene, least)))[:32] or None,
@@ -238,19 +242,6 @@ def _length(revision: Revision | None) -> str | None:
         return None
     length = revision.payload.get("numSpeculativeTokens")
     return "auto" if length is None else str(length) if length else "off"
-
-
-def _metric(item: MetricVerdict, least: float | None) -> dict[str, Any]:
-    numbers = {"estimate": item.estimate, "lower": item.lower, "upper": item.upper, "margin": item.margin}
-    numbers["resolvable"] = least
-    return {
-        "name": str(item.metric),
-        "outcome": str(item.outcome),
-        **{key: f"{value:.1f}" for key, value in numbers.items() if value is not None},
-        "unit": item.unit,
-        "blocks": item.blocks,
-        "message": item.message,
-    }
 
 
 def _decision(item: Any) -> dict[str, str]:

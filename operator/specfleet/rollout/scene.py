@@ -6,6 +6,7 @@ from typing import Any
 
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.judgement.guards import ProbeFacts
+from specfleet.judgement.selfcheck import SelfCheck
 from specfleet.resources.evidence import read_evidence
 from specfleet.rollout.margins import bounds_of
 from specfleet.rollout.memory import Memory
@@ -42,13 +43,14 @@ class ArmSeen:
 class Seen:
     """What was measured since the last pass.
 
-    `evidence_of` are the uids of the two revisions that the evidence compares, stable first. `load` is the fleet's peak
-    of late. `probes` is by (pod uid, restarts): a pod without an entry has not finished its probes. By pod uid: `idle`
-    is when a scrape last saw it without requests, `quiet` when a new one was last seen; none or 0 means unknown.
-    `taken` are names ("Service/llama") that exist and are not ours; `refused` is what the API server said to a write of
-    this pass; `rival` is an older SDD that has the same route or hostname; `devices` says which nodes have
-    accelerators free. `since` is when the looking began: the time before, in which the operator was away, counts
-    nowhere.
+    `evidence_of` are the uids of the two revisions that the evidence compares, stable first; `dropped` counts what was
+    in no block of it, by reason, as it stood when the last block was complete. `load` is the fleet's peak of late.
+    `check` is what halves of stable's pods showed against each other. `probes` is by (pod uid, restarts): a pod without
+    an entry has not finished its probes. By pod uid: `idle` is when a scrape last saw it without requests, `quiet` when
+    a new one was last seen; none or 0 means unknown. `taken` are names ("Service/llama") that exist and are not ours;
+    `refused` is what the API server said to a write of this pass; `rival` is an older SDD that has the same route or
+    hostname; `devices` says which nodes have accelerators free. `since` is when the looking began: the time before, in
+    which the operator was away, counts nowhere.
     """
 
     since: float = 0.0
@@ -56,8 +58,10 @@ class Seen:
     canary: ArmSeen = field(default_factory=ArmSeen)
     evidence: Evidence = EMPTY
     evidence_of: tuple[str, str] | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict)
     probes: Mapping[tuple[str, int], ProbeFacts] = field(default_factory=dict)
     load: Load | None = None
+    check: SelfCheck | None = None
     idle: Mapping[str, float] = field(default_factory=dict)
     quiet: Mapping[str, float] = field(default_factory=dict)
     taken: tuple[str, ...] = ()

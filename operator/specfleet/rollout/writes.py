@@ -6,12 +6,16 @@ from dataclasses import replace
 
 from specfleet.api import names
 from specfleet.resources.disruption import disruption_budget
-from specfleet.resources.evidence import evidence_map, read_evidence
+from specfleet.resources.evidence import COMPARED, EVIDENCE, evidence_map, read_evidence
 from specfleet.resources.owned import differs, is_ours
 from specfleet.resources.revision import controller_revision, render
 from specfleet.resources.service import revision_service
 from specfleet.resources.workload import deployment
+from specfleet.rollout import margins
+from specfleet.rollout.compared import comparable
+from specfleet.rollout.comparison import Comparison
 from specfleet.rollout.course import Course
+from specfleet.rollout.memory import Rollout
 from specfleet.rollout.moves import Drain, Fleet, Restore, Scale, moves
 from specfleet.rollout.preconditions import Verb, Write, applied, deleted, patched
 from specfleet.rollout.revision import identity, pick_hash
@@ -173,11 +177,7 @@ def _budget(scene: Scene) -> Iterator[Write]:
 def _memory(scene: Scene, course: Course) -> Iterator[Write]:
     """Memory and evidence, one object: written when a block is complete or something was decided, never at rest."""
     data = {"memory": course.memory.to_json()}
-    rollout = course.memory.rollout
-    if rollout and rollout.promoting:
-        data |= _evidence_so_far(scene)  # it has served its purpose: nothing more is added
-    elif rollout and scene.seen.evidence_of == rollout.uids and scene.seen.evidence.blocks:
-        data["evidence"] = scene.seen.evidence.to_json()
+    data |= _evidence(scene, course.memory.rollout)
     desired = evidence_map(scene.sdd, data)
     live = scene.objects.evidence
     if live is not None and is_ours(live, scene.uid) and (live.get("data") or {}) != desired["data"]:
@@ -187,9 +187,26 @@ def _memory(scene: Scene, course: Course) -> Iterator[Write]:
         yield Write(Verb.CREATE, desired, "memory")
 
 
-def _evidence_so_far(scene: Scene) -> dict[str, str]:
-    stored = read_evidence(scene.objects.evidence) if scene.objects.evidence else None
-    return {"evidence": stored["evidence"]} if stored and "evidence" in stored else {}
+def _evidence(scene: Scene, rollout: Rollout | None) -> dict[str, str]:
+    """Of a rollout that is proven or over: what is stored, to be shown again; nothing is added, and nobody judges by
+    it. The next rollout begins with nothing."""
+    proven = scene.memory.rollout and scene.memory.rollout.promoting  # not in this pass: its block is to be kept
+    stored = (read_evidence(scene.objects.evidence) if scene.objects.evidence else None) or {}
+    kept = {key: text for key, text in stored.items() if key in (EVIDENCE, COMPARED)}
+    if rollout is None or proven:
+        return kept
+    stable, canary, seen = scene.roles.stable, scene.roles.canary, scene.seen
+    if seen.evidence_of != rollout.uids:
+        return {}
+    if stable is None or canary is None:
+        return kept
+    found = {EVIDENCE: seen.evidence.to_json()} if seen.evidence.blocks else {}
+    if seen.evidence.blocks or seen.dropped:
+        block_seconds = scene.spec.rollout.analysis.block_seconds
+        policy = margins.policy(scene.spec, margins.planned(rollout))
+        by = (comparable(stable, canary), policy, block_seconds, seen.dropped)
+        found[COMPARED] = Comparison(rollout.uids, stable.name, canary.name, *by).to_json()
+    return found
 
 
 def _tidied(scene: Scene, course: Course) -> Iterator[Write]:

@@ -109,6 +109,10 @@ class Collector:
         deltas = [track.delta for track in self._current(arm).values() if track.delta is not None]
         return sum(deltas, Tally.zero()) if deltas else None
 
+    def counting(self, arm: Arm) -> Mapping[str, Tally]:
+        """What each of the arm's pods did between the last two ticks, of those whose delta may count in a block."""
+        return _counting(self._current(arm))
+
     def fell(self, arm: Arm) -> bool:
         """Acceptance of the first drafted token has fallen steeply from the last scrape but one to the last one."""
         ticks: dict[int, Tally] = {}

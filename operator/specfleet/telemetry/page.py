@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
+MAX_PAGE = 4 << 20  # bytes: a page of one engine is 52 kB, a server has at most a few dozen
 MAX_LINE = 64 * 1024  # bytes; vLLM's longest line (cache_config_info) has about 2 kB
 MAX_VALUE = 1e15  # whole numbers are exact up to there; a server that decodes 1e6 tokens/s needs 30 years
 MAX_SERIES = 2000  # wanted series on one page: 16 engines with 16 positions each need fewer than 1000
