@@ -6,13 +6,13 @@ Two servers with one drafter, one for each arm; what their pages tell goes throu
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from random import Random
 
 import aiohttp
 import pytest
 
 from harness import vllm_host
-from harness.loadgen import LoadGenerator
 from specfleet.judgement.judge import Policy, judge
 from specfleet.judgement.verdict import Metric, Outcome, Verdict
 from specfleet.telemetry.collector import Collector
@@ -23,14 +23,22 @@ from specfleet.telemetry.page import Sample, parse
 pytestmark = pytest.mark.vllm
 CONFIG = {"method": "draft_model", "model": str(vllm_host.MODELS / "tiny-draft"), "num_speculative_tokens": 2}
 BLOCK_SECONDS, TICK_SECONDS, BLOCKS = 2.0, 1.0, 12
-WARM_SECONDS = 5.0
-RATE = 6.0  # requests a second and server: about half of what two of them can answer on two cores
+WARM_SECONDS = 3.0
+AT_A_TIME = 2  # requests of each server: clients that wait for their answers give both arms the same batches
 TOKENS = 24
 RUNS = 20
 # Two servers share two cores with everything else that runs there: a speed that differs by a third says nothing.
 POLICY = Policy(speed_percent=50, acceptance_points=3, error_points=5, max_blocks=BLOCKS)
-SAME = {"code": 0.5, "writing": 0.5}
-Mix = dict[str, float]
+NOUNS = ("scheduler", "server", "request", "error", "file", "cache", "user", "message", "table", "module", "process")
+PROSE = (
+    "The {} decides which", "In the event of an error in the {},", "Each {} is", "When a {} stops,",
+    "A list of all the values that the {}", "If the {} does not exist,",
+)  # fmt: skip
+CODE = (
+    "def {}(self, name):\n    ", "class {}(object):\n    def __init__(self", "import {}\n", "for item in {}:\n    ",
+    "if {} is None:\n    raise ", "with open({}) as file:\n    ",
+)  # fmt: skip
+Prompts = Sequence[str]
 
 
 @pytest.fixture(scope="module")
@@ -41,33 +49,41 @@ def servers() -> Iterator[dict[Arm, str]]:
         yield {Arm.STABLE: stable, Arm.CANARY: canary}
 
 
-async def rollout(servers: dict[Arm, str], mixes: dict[Arm, Mix], seed: int) -> list[Verdict]:
-    """A verdict after each block, of servers that are asked those mixes of prompts at the same pace."""
-    loads = {
-        arm: LoadGenerator(url, RATE, mixes[arm], max_tokens=TOKENS, model="tiny", seed=2 * seed + (arm is Arm.CANARY))
-        for arm, url in servers.items()
-    }
-    for load in loads.values():
-        await load.start()
-    try:
+async def rollout(servers: Mapping[Arm, str], prompts: Mapping[Arm, Prompts], seed: int) -> list[Verdict]:
+    """A verdict after each block, of servers that are asked such prompts."""
+    async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as clients:
+        asking = [
+            clients.create_task(ask(session, url, prompts[arm], Random(f"{seed} {arm} {client}")))
+            for arm, url in servers.items()
+            for client in range(AT_A_TIME)
+        ]
         await asyncio.sleep(WARM_SECONDS)
-        return [judge(evidence, True, POLICY) async for evidence in gathered(servers)]
-    finally:
-        for load in loads.values():
-            await load.stop()
+        verdicts = [judge(evidence, True, POLICY) async for evidence in gathered(session, servers)]
+        for task in asking:
+            task.cancel()
+    return verdicts
 
 
-async def gathered(servers: dict[Arm, str]) -> AsyncIterator[Evidence]:
+async def ask(session: aiohttp.ClientSession, url: str, prompts: Prompts, random: Random) -> None:
+    """One prompt after the other, greedily, until cancelled."""
+    while True:
+        prompt = random.choice(prompts).format(random.choice(NOUNS))
+        body = {"model": "tiny", "prompt": prompt, "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True}
+        async with session.post(f"{url}/v1/completions", json=body) as answer:
+            answer.raise_for_status()
+            await answer.read()
+
+
+async def gathered(session: aiohttp.ClientSession, servers: Mapping[Arm, str]) -> AsyncIterator[Evidence]:
     """The evidence after each block."""
     evidence, collector = EMPTY, Collector(BLOCK_SECONDS, 0.0)
-    async with aiohttp.ClientSession() as session:
-        while evidence.seen < BLOCKS:
-            begun = time.monotonic()
-            seen = {arm: {arm.value: Observation((url, 0), await page(session, url))} for arm, url in servers.items()}
-            if block := collector.tick(time.monotonic(), seen):
-                evidence = evidence.add(block)
-                yield evidence
-            await asyncio.sleep(max(0.0, TICK_SECONDS - (time.monotonic() - begun)))
+    while evidence.seen < BLOCKS:
+        begun = time.monotonic()
+        seen = {arm: {arm.value: Observation((url, 0), await page(session, url))} for arm, url in servers.items()}
+        if block := collector.tick(time.monotonic(), seen):
+            evidence = evidence.add(block)
+            yield evidence
+        await asyncio.sleep(max(0.0, TICK_SECONDS - (time.monotonic() - begun)))
 
 
 async def page(session: aiohttp.ClientSession, url: str) -> Sample:
@@ -81,26 +97,29 @@ def called(verdicts: list[Verdict], metric: Metric) -> list[Outcome]:
     return [each.outcome for verdict in verdicts for each in verdict.metrics if each.metric is metric]
 
 
-def last_estimate(verdicts: list[Verdict], metric: Metric) -> float:
+def estimate(verdicts: list[Verdict], metric: Metric) -> float:
     """The last estimate of a metric, which there must be."""
-    (estimate,) = (each.estimate for each in verdicts[-1].metrics if each.metric is metric)
-    assert estimate is not None
-    return estimate
+    (found,) = (each for each in verdicts[-1].metrics if each.metric is metric)
+    assert found.estimate is not None, found.message
+    return found.estimate
 
 
-async def test_a_canary_that_meets_prompts_its_drafter_guesses_badly_is_a_regression(servers: dict[Arm, str]) -> None:
-    """Which of the two kinds is guessed badly is up to the drafter: turned around, the canary is the better one."""
-    code, prose = {"code": 1.0}, {"writing": 1.0}
-    there = await rollout(servers, {Arm.STABLE: code, Arm.CANARY: prose}, 100)
-    back = await rollout(servers, {Arm.STABLE: prose, Arm.CANARY: code}, 101)
-    worse, better = sorted((there, back), key=lambda each: last_estimate(each, Metric.ACCEPTANCE))
-    assert last_estimate(worse, Metric.ACCEPTANCE) < 0 < last_estimate(better, Metric.ACCEPTANCE)
-    assert Outcome.REGRESSION in called(worse, Metric.ACCEPTANCE)
-    assert Outcome.REGRESSION not in called(better, Metric.ACCEPTANCE)
+async def test_code_is_a_regression_for_a_drafter_that_guesses_prose(servers: dict[Arm, str]) -> None:
+    """This drafter has half of its tokens accepted on prose and a fifth on code."""
+    verdicts = await rollout(servers, {Arm.STABLE: PROSE, Arm.CANARY: CODE}, 100)
+    assert Outcome.REGRESSION in called(verdicts, Metric.ACCEPTANCE)
+    assert estimate(verdicts, Metric.ACCEPTANCE) < -10
+
+
+async def test_prose_is_none_for_a_drafter_that_was_asked_code_before(servers: dict[Arm, str]) -> None:
+    verdicts = await rollout(servers, {Arm.STABLE: CODE, Arm.CANARY: PROSE}, 101)
+    assert Outcome.REGRESSION not in called(verdicts, Metric.ACCEPTANCE)
+    assert estimate(verdicts, Metric.ACCEPTANCE) > 10
 
 
 @pytest.mark.parametrize("seed", range(RUNS))
 async def test_the_same_prompts_are_never_a_regression(servers: dict[Arm, str], seed: int) -> None:
-    verdicts = await rollout(servers, {Arm.STABLE: SAME, Arm.CANARY: SAME}, seed)
-    assert called(verdicts, Metric.ACCEPTANCE)[-1] in (Outcome.NON_INFERIOR, Outcome.INCONCLUSIVE)
+    mix = (*PROSE, *CODE)
+    verdicts = await rollout(servers, {Arm.STABLE: mix, Arm.CANARY: mix}, seed)
+    assert abs(estimate(verdicts, Metric.ACCEPTANCE)) < 10
     assert [each.message for verdict in verdicts if (each := verdict.regression)] == []

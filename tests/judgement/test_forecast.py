@@ -14,7 +14,7 @@ from specfleet.judgement.verdict import Metric, MetricVerdict, Outcome
 from specfleet.telemetry.counters import Tally
 from specfleet.telemetry.evidence import EMPTY, Block, Evidence
 
-POLICY = Policy(speed_percent=6, acceptance_points=5, error_points=1, max_blocks=120)
+POLICY = Policy(speed_percent=7, acceptance_points=5, error_points=1, max_blocks=120)
 BUSY = Tally(
     drafts=6000, draft_tokens=18_000, accepted=10_800, decode_outputs=6000, decode_seconds=560, first_tokens=60,
     iterations=750, finished=60, http_requests=60, seconds=60, speculating=True,
@@ -36,13 +36,14 @@ def speed(found: Evidence, policy: Policy = POLICY) -> MetricVerdict:
     return next(item for item in judge(found, True, policy).metrics if item.metric is Metric.SPEED)
 
 
-@pytest.mark.parametrize(("pace", "outcome"), [(1.0, Outcome.NON_INFERIOR), (1.16, Outcome.REGRESSION)])
-def test_what_is_foretold_comes_about_when_things_go_on(pace: float, outcome: Outcome) -> None:
-    now = speed(evidence(12, pace))
+@pytest.mark.parametrize(("pace", "margin", "outcome"), [(1.0, 6, Outcome.NON_INFERIOR), (1.16, 7, Outcome.REGRESSION)])
+def test_what_is_foretold_comes_about_when_things_go_on(pace: float, margin: float, outcome: Outcome) -> None:
+    policy = replace(POLICY, speed_percent=margin)
+    now = speed(evidence(12, pace), policy)
     assert now.outcome is Outcome.INCONCLUSIVE
     assert now.more is not None
     assert now.more > 3
-    decided = next(blocks for blocks in range(12, 400) if speed(evidence(blocks, pace)).outcome is outcome)
+    decided = next(blocks for blocks in range(12, 400) if speed(evidence(blocks, pace), policy).outcome is outcome)
     assert decided - 12 == pytest.approx(now.more, rel=0.35, abs=2)
 
 
