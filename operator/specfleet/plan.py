@@ -11,10 +11,11 @@ from specfleet.api.conditions import Type, find
 from specfleet.api.reasons import Reason, named
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.api.validation import parse
+from specfleet.rollout.conditions import QUIET
 from specfleet.rollout.course import Course, chart
 from specfleet.rollout.memory import Decision
 from specfleet.rollout.preconditions import Verb, Write
-from specfleet.rollout.report import QUIET, invalid, status
+from specfleet.rollout.report import invalid, status
 from specfleet.rollout.revision import identity
 from specfleet.rollout.roles import Roles
 from specfleet.rollout.scene import Scene, Seen, remembered, set_scene

@@ -42,7 +42,7 @@ class Seen:
 
     `evidence_of` are the uids of the two revisions that the evidence compares, stable first. `load` is the fleet's peak
     of late. `probes` is by (pod uid, restarts): a pod without an entry has not finished its probes. By pod uid: `idle`
-    is when a scrape last saw it without requests, `quiet` when a new one was last seen; none or 0 means unknown.
+    is when a scrape last saw it without requests, `requested` when a new one was last seen; none or 0 means unknown.
     `taken` are names ("Service/llama") that exist and are not ours; `refused` is what the API server said to a write of
     this pass; `rival` is an older SDD that has the same route or hostname; `devices` says which nodes have
     accelerators free. `since` is when the looking began: the time before, in which the operator was away, counts
@@ -57,7 +57,7 @@ class Seen:
     probes: Mapping[tuple[str, int], ProbeFacts] = field(default_factory=dict)
     load: Load | None = None
     idle: Mapping[str, float] = field(default_factory=dict)
-    quiet: Mapping[str, float] = field(default_factory=dict)
+    requested: Mapping[str, float] = field(default_factory=dict)
     taken: tuple[str, ...] = ()
     refused: str = ""
     rival: str = ""
