@@ -83,8 +83,7 @@ async def test_waiting_for_a_gpu_is_not_being_late(at_rest):
     story = await at_rest(gpus=4, spec={"rollout": {"maxSurge": 1}})
     longer(story)
     await story.run(600)
-    story.fleet.gpus = 5
-    story.fleet._due = story.clock.now
+    story.fleet.plug("gpu-node", 5)
     await story.run_until(lambda: story.stable.number == 2, seconds=3000)
 
 

@@ -50,7 +50,7 @@ class Story:
     operator may read `nodes` or not.
     """
 
-    gpus: int | None = None
+    gpus: int | Mapping[str, int] | None = None
     unavailable: int = 0
     surge: int = 1
     lag: float = 0.0
@@ -289,7 +289,7 @@ class Story:
         self._stopped_until = None
 
     def _heard(self, event: str, raw: Object) -> None:
-        if self._stopped_until is None and not self.deaf and raw["kind"] != "Event":
+        if self._stopped_until is None and not self.deaf and raw["kind"] not in ("Event", "Node"):
             self._events.append((self.clock.now + self.lag, event, raw))
 
     def _deliver(self) -> None:

@@ -1,6 +1,6 @@
 """What explains one SpecDecodeDeployment: its revisions, its record, the verdict, and what the next step asks. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -14,6 +14,7 @@ from specfleet.cli.replay import Replayed, replay
 from specfleet.cli.words import age, count
 from specfleet.judgement.verdict import Outcome, Verdict
 from specfleet.rollout.canary import BLOCKS_PER_STEP
+from specfleet.rollout.capacity import bounds_of, foreseen, plan_rows
 from specfleet.rollout.facts import COMPARED, steps_of
 from specfleet.rollout.margins import policy
 from specfleet.rollout.memory import Decision
@@ -69,6 +70,16 @@ class Case:
     def steps(self) -> tuple[Step, ...]:
         """The steps of the spec in force."""
         return steps_of(self.spec) if self.spec else (Step(50),)
+
+    @property
+    def plan(self) -> Sequence[Raw]:
+        """What each step takes, as in `status.canary.plan`: what the operator says, else what the spec says."""
+        said: Sequence[Raw] = (self.fleet.status.get("canary") or {}).get("plan") or ()
+        if said or self.spec is None or self.stage is Stage.FIRST:
+            return said
+        spec, rollout = self.spec, self.record.memory.rollout
+        plan = foreseen(self.steps, bounds_of(spec, bool(rollout and rollout.borrowed)))
+        return plan_rows(plan, self.gateway, spec.accelerator.count, spec.replicas)
 
     @property
     def gateway(self) -> bool:

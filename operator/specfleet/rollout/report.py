@@ -10,6 +10,7 @@ from specfleet.api.conditions import merge
 from specfleet.api.reasons import Reason
 from specfleet.api.validation import findings
 from specfleet.judgement.verdict import MetricVerdict
+from specfleet.rollout.capacity import foreseen, plan_rows
 from specfleet.rollout.conditions import conditions, refused, told
 from specfleet.rollout.course import Course
 from specfleet.rollout.facts import steps_of
@@ -38,7 +39,7 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "replicas": min(scene.spec.replicas, sum(item.ready for item in scene.revisions.values())),
         "selector": f"{names.DEPLOYMENT}={scene.name}",
         "stable": _revision(stable),
-        "canary": _revision(canary),
+        "canary": _canary(scene, canary),
         "weight": _weight(scene) if canary else None,
         "step": _step(scene, course) if canary else None,
         "proposalLength": _proposal_length(stable or scene.roles.target, canary),
@@ -105,6 +106,15 @@ def _revision(revision: Revision | None) -> dict[str, Any] | None:
     }
 
 
+def _canary(scene: Scene, canary: Revision | None) -> dict[str, Any] | None:
+    said = _revision(canary)
+    if said is None or not scene.spec.replicas:
+        return said
+    steps = () if scene.roles.undoing else steps_of(scene.spec)
+    plan = foreseen(steps, scene.bounds(scene.borrows))
+    return {**said, "plan": plan_rows(plan, scene.routing.gateway, scene.spec.accelerator.count, scene.spec.replicas)}
+
+
 def _weight(scene: Scene) -> str:
     canary = scene.roles.canary
     if canary and (percent := scene.routing.percent(canary.name)) is not None:
@@ -142,6 +152,7 @@ def _step(scene: Scene, course: Course) -> dict[str, Any] | None:
         "of": len(steps),
         "askedWeight": "100%" if promoting else str(step),
         "reachable": f"{reachable}%" if short else None,
+        "since": None if course.turn.rollout.reached is None else rfc3339(course.turn.rollout.reached),
     }
     return {key: value for key, value in known.items() if value is not None}
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.judgement.guards import ProbeFacts
+from specfleet.resources.devices import Devices
 from specfleet.resources.evidence import read_evidence
-from specfleet.rollout.margins import bounds_of
+from specfleet.rollout.capacity import bounds_of
 from specfleet.rollout.memory import Memory
 from specfleet.rollout.roles import Roles, assign
 from specfleet.rollout.routing import Routing, selected, through_route, through_service
@@ -44,9 +45,9 @@ class Seen:
     of late. `probes` is by (pod uid, restarts): a pod without an entry has not finished its probes. By pod uid: `idle`
     is when a scrape last saw it without requests, `requested` when a new one was last seen; none or 0 means unknown.
     `taken` are names ("Service/llama") that exist and are not ours; `refused` is what the API server said to a write of
-    this pass; `rival` is an older SDD that has the same route or hostname; `devices` says which nodes have
-    accelerators free. `since` is when the looking began: the time before, in which the operator was away, counts
-    nowhere.
+    this pass; `rival` is an older SDD that has the same route or hostname; `devices` is what each node has of the
+    accelerators, None where that is not known or nothing waits for any. `since` is when the looking began: the time
+    before, in which the operator was away, counts nowhere.
     """
 
     since: float = 0.0
@@ -61,7 +62,7 @@ class Seen:
     taken: tuple[str, ...] = ()
     refused: str = ""
     rival: str = ""
-    devices: str = ""
+    devices: Mapping[str, Devices] | None = None
 
 
 @dataclass(frozen=True, slots=True)

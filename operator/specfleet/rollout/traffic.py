@@ -27,7 +27,7 @@ class Shift:
     lowering: tuple[Write, ...] = ()
     raising: tuple[Write, ...] = ()
     share: int | None = None  # percent that they give the canary by the route
-    parts: Mapping[str, int] = field(default_factory=dict)  # in percent by revision, as they leave the route
+    parts: Mapping[str, int] = field(default_factory=dict)  # in percent by revision, where it is known what each gets
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,8 @@ def shift(scene: Scene, course: Course) -> Shift:
     gone = tuple(_unused_route(scene))
     if not scene.routing.gateway:
         written = tuple(_service(scene, course.carrier, risky=course.carrier is None))
-        return Shift(gone, written) if course.carrier is None else Shift((*gone, *written))
+        parts = {course.carrier: 100} if course.carrier else {}
+        return Shift(gone, written) if course.carrier is None else Shift((*gone, *written), parts=parts)
     split = wanted(scene, course)
     service = tuple(_pointed(scene))
     route = tuple(_route(scene, course, split))
