@@ -16,7 +16,7 @@ from specfleet.controller.reconcile import Reconciler
 from specfleet.controller.survey import Survey
 from specfleet.controller.telemetry import Telemetry
 from specfleet.rollout.scene import Seen
-from specfleet.rollout.world import Revision
+from specfleet.rollout.world import Objects, Revision
 from transcript import Telling, Transcript, revisions_of
 from watchdog import Watchdog
 
@@ -221,9 +221,13 @@ class Story:
             "children": {kind: [raw["metadata"]["name"] for raw in self.kube.all(kind)] for kind in _COUNTED},
         }
 
+    def objects(self) -> Objects:
+        """What the operator knows of the cluster."""
+        return self._cache.objects(self.key, self.sdd["metadata"]["uid"])
+
     async def observe(self) -> Seen:
         """What the operator has measured."""
-        return await self.telemetry.observe(self.key, self._cache.objects(self.key, self.sdd["metadata"]["uid"]))
+        return await self.telemetry.observe(self.key, self.objects())
 
     # The loop.
 

@@ -9,11 +9,14 @@ QUIET_SECONDS = 10.0  # without a new request, after which a data plane has sure
 
 
 def remaining(scene: Scene, requests: Shift) -> frozenset[str]:
-    """Who carries before and after the writes of this pass: only their pods are capacity for what others may spare.
+    """Whose pods are capacity, when this pass drains any, for what others may spare.
 
-    Behind a gateway not whom only `Service <name>` selects: what comes by the route does not reach them.
+    A Service that is narrowed is so by then. A route may be read later or sooner: there it is who carries before and
+    after, and not whom only `Service <name>` selects, since what comes by the route does not reach them.
     """
-    return scene.routing.carriers & requests.parts.keys() if requests.parts else scene.carriers
+    if not requests.parts:
+        return scene.carriers
+    return scene.routing.carriers & requests.parts.keys() if scene.routing.gateway else frozenset(requests.parts)
 
 
 def lingering(scene: Scene, revision: Revision) -> int:
