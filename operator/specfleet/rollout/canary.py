@@ -39,7 +39,7 @@ def _turn(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Turn:
         )
     carry = _may_carry(facts, policy)
     stuck = blocked(rollout, facts, shape)
-    if waiting := stuck or (facts.unroutable if facts.canary.ready else None) or short(rollout, facts, shape):
+    if waiting := stuck or _unroutable(facts) or short(rollout, facts, shape):
         pods = _steady(rollout, facts, policy.bounds) if stuck else shape
         return Turn(rollout, pods, carry, paused() if policy.paused and not carry else waiting)
     if not _exposed(rollout, facts, step):
@@ -114,6 +114,11 @@ def _may_carry(facts: Facts, policy: Policy) -> bool:
         return facts.unroutable is None
     known = facts.probed >= facts.canary.ready and not facts.unreachable
     return known and not policy.paused and facts.unroutable is None and facts.pending is None
+
+
+def _unroutable(facts: Facts) -> Note | None:
+    """Why pods that are ready get no weight, where the route itself is in force."""
+    return facts.unroutable if facts.canary.ready and facts.pending is None else None
 
 
 def _exposed(rollout: Rollout, facts: Facts, step: Step) -> bool:

@@ -2,21 +2,9 @@
 
 from specfleet.rollout.roles import hard
 from specfleet.rollout.scene import Scene
-from specfleet.rollout.traffic import Shift
 from specfleet.rollout.world import Pod, Revision
 
 QUIET_SECONDS = 10.0  # without a new request, after which a data plane has surely heard that a revision left the route
-
-
-def remaining(scene: Scene, requests: Shift) -> frozenset[str]:
-    """Whose pods are capacity, when this pass drains any, for what others may spare.
-
-    A Service that is narrowed is so by then. A route may be read later or sooner: there it is who carries before and
-    after, and not whom only `Service <name>` selects, since what comes by the route does not reach them.
-    """
-    if not requests.parts:
-        return scene.carriers
-    return scene.routing.carriers & requests.parts.keys() if scene.routing.gateway else frozenset(requests.parts)
 
 
 def lingering(scene: Scene, revision: Revision) -> int:

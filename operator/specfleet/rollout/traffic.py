@@ -11,6 +11,7 @@ from specfleet.rollout.backends import announces, base_weight, following
 from specfleet.rollout.contest import answered, withholds
 from specfleet.rollout.course import Course
 from specfleet.rollout.facts import steps_of
+from specfleet.rollout.lingering import lingering
 from specfleet.rollout.preconditions import Verb, Write, applied, deleted
 from specfleet.rollout.routing import is_our_service
 from specfleet.rollout.scene import Scene
@@ -46,13 +47,24 @@ def shift(scene: Scene, course: Course) -> Shift:
         parts = {course.carrier: 100} if course.carrier else {}
         return Shift(gone, written) if course.carrier is None else Shift((*gone, *written), parts=parts)
     split = wanted(scene, course)
-    service = tuple(_pointed(scene))
+    service = tuple(_pointed(scene, course))
     route = tuple(_route(scene, course, split))
     canary = scene.roles.canary
     share = split.parts.get(canary.name, 0) if canary and route else None
     if _rises(scene, split):
         return Shift((*gone, *service), route, share, split.parts)
     return Shift((*gone, *service, *route), (), share, split.parts)
+
+
+def remaining(scene: Scene, requests: Shift) -> frozenset[str]:
+    """Whose pods are capacity, when this pass drains any, for what others may spare.
+
+    A Service that is narrowed is so by then. A route may be read later or sooner: there it is who carries before and
+    after, and not whom only `Service <name>` selects, since what comes by the route does not reach them.
+    """
+    if not requests.parts:
+        return scene.carriers
+    return scene.routing.carriers & requests.parts.keys() if scene.routing.gateway else frozenset(requests.parts)
 
 
 def _service(scene: Scene, revision: str | None, risky: bool) -> Iterator[Write]:
@@ -65,14 +77,23 @@ def _service(scene: Scene, revision: str | None, risky: bool) -> Iterator[Write]
     yield from applied(desired, live, why, risky)
 
 
-def _pointed(scene: Scene) -> Iterator[Write]:
-    """With a gateway `Service <name>` follows stable, but only while no route sends requests by it."""
-    home = scene.roles.stable or scene.roles.target
+def _pointed(scene: Scene, course: Course) -> Iterator[Write]:
+    """With a gateway `Service <name>` follows stable, but only while no route sends requests by it. Where stable serves
+    nobody it is whom the route gives everything: without that, callers inside the cluster would find nobody."""
+    stable, sole = scene.roles.stable, scene.routing.sole
+    home = stable or scene.roles.target
     if home is None:
         return
-    free = scene.roles.stable is None or not scene.selected or not scene.routing.uses(scene.name)
+    if stable and sole and _empties(scene, course, stable) and (alone := scene.revisions.get(sole)) and alone.ready:
+        home = alone
+    free = stable is None or not scene.selected or not scene.routing.uses(scene.name)
     one = home.name if free or scene.selected == home.name else scene.selected
     yield from _service(scene, one, risky=False)
+
+
+def _empties(scene: Scene, course: Course, stable: Revision) -> bool:
+    """Stable has no pod that serves, or its last one goes in this pass."""
+    return not stable.ready or not (course.wanted.get(stable.name, 0) or lingering(scene, stable))
 
 
 def wanted(scene: Scene, course: Course) -> Split:
@@ -180,7 +201,11 @@ def _may_write(scene: Scene) -> bool:
 
 
 def _backend(scene: Scene, revision: str) -> str:
-    """`Service <name>` where it leads to this revision and its endpoints are there; else the revision's own Service."""
+    """`Service <name>` where it leads to this revision and its endpoints are there; else the revision's own Service,
+    which all but stable keep once it has their requests."""
+    stable = scene.roles.stable
+    if stable and stable.name != revision and scene.routing.uses(revision):
+        return revision
     if scene.selected != revision and not (scene.roles.stable is None and not scene.selected):
         return revision
     known = scene.revisions.get(revision)

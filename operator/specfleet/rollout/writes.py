@@ -12,12 +12,12 @@ from specfleet.resources.revision import controller_revision, render
 from specfleet.resources.service import revision_service
 from specfleet.resources.workload import deployment
 from specfleet.rollout.course import Course
-from specfleet.rollout.lingering import lingering, remaining
+from specfleet.rollout.lingering import lingering
 from specfleet.rollout.moves import Drain, Fleet, Restore, Scale, moves
 from specfleet.rollout.preconditions import Verb, Write, applied, deleted, patched
 from specfleet.rollout.revision import identity, pick_hash
 from specfleet.rollout.scene import Scene
-from specfleet.rollout.traffic import Shift, shift
+from specfleet.rollout.traffic import Shift, remaining, shift
 from specfleet.rollout.world import Pod, Raw, Revision, rfc3339
 
 SETTLE_SECONDS = 3.0  # endpoints take a moment to reach every proxy: a pod is not idle before
