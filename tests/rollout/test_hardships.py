@@ -192,6 +192,7 @@ async def test_what_stops_a_canarys_weight_is_said_also_while_its_pods_change(at
     gateway = {"gateway": {"name": "public", "namespace": "gateways"}}
     story = await at_rest(route="qwen", spec={"traffic": gateway})
     await at_weight(story, 20)
+    await story.run(5)
     seen = await story.observe()
     objects = story.objects()
     away = [part for part in objects.endpoint_slices if not part["metadata"]["name"].startswith(story.newest)]

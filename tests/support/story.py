@@ -9,6 +9,7 @@ from fake_fleet import Clock, FakeFleet
 from fake_gateway import FakeGateway, gateway_object
 from fake_kube import Crash, FakeKube
 from fake_vllm import Behaviour
+from harness.manifest import EAGLE3
 from specfleet.api import names
 from specfleet.controller.cache import Cache, Key
 from specfleet.controller.protocol import SDD, UNLABELLED, WATCHED, ApiError
@@ -27,12 +28,7 @@ RESTART = 3.0  # seconds until a dead operator runs again
 RETRY = 2.0  # seconds until a failed pass is tried again
 SPEC: Mapping[str, Any] = {
     "replicas": 4,
-    "model": {"source": {"huggingFace": {"repo": "Qwen/Qwen3-8B"}}},
-    "speculation": {
-        "method": "eagle3",
-        "draft": {"source": {"huggingFace": {"repo": "RedHatAI/Qwen3-8B-speculator.eagle3"}}},
-        "numSpeculativeTokens": 3,
-    },
+    **EAGLE3,
     "pod": {"startupSeconds": 120, "drainSeconds": 60},
     "rollout": {
         "steps": [{"weight": 20, "minSeconds": 10}, {"weight": 50, "minSeconds": 10}],
