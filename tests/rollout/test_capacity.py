@@ -1,8 +1,15 @@
 """Where accelerators are scarce: what is said before, who lends to whom, what waits. Stories have transcripts."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-DEFAULT = {"maxSurge": None, "maxUnavailable": None}
+from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
+from specfleet.rollout.capacity import bounds_of, foreseen, in_words
+from specfleet.rollout.facts import steps_of
+from specfleet.rollout.shape import Bounds, Shape
+from specfleet.rollout.turn import Step
+
 EIGHT = {"gpu-a": 4, "gpu-b": 4}
 
 
@@ -25,6 +32,81 @@ def plan(story):
 async def promoted(story, number=2):
     await story.run_until(lambda: story.stable.number == number)
     await story.run_until_reason("Stable")
+
+
+def spec(replicas, gpus=1, steps=(5, 25, 50), gateway=False, **rollout):
+    traffic = {"gateway": {"name": "public", "namespace": "gateways"}} if gateway else {}
+    return SpecDecodeDeploymentSpec.model_validate(
+        {
+            "replicas": replicas,
+            "model": {"source": {"huggingFace": {"repo": "Qwen/Qwen3-8B"}}},
+            "speculation": {"method": "none"},
+            "accelerator": {"count": gpus},
+            "traffic": traffic,
+            "pod": {"startupSeconds": 600},
+            "rollout": {"steps": [{"weight": weight} for weight in steps], **rollout},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("fleet", "expected"),
+    [
+        (
+            spec(4),
+            "asked 5%, reachable 20%: 1 canary + 4 stable; 25%: 1 canary + 3 stable; 50%: 2 canary + 2 stable;"
+            " 100%: 4 canary + 1 stable; at most 5 amd.com/gpu (surge 1, or stable lends 1 where none is free)",
+        ),
+        (
+            spec(4, gpus=8, steps=(5, 50), gateway=True, maxSurge=2),
+            "5%: 1 canary + 4 stable; 50%: 3 canary + 3 stable; 100%: 4 canary + 2 stable;"
+            " at most 48 amd.com/gpu (surge 2)",
+        ),
+        (
+            spec(4, steps=(25,), maxSurge=0),
+            "25%: 1 canary + 3 stable; 100%: 4 canary + 0 stable; at most 4 amd.com/gpu (no surge, stable lends 1)",
+        ),
+        (
+            spec(1, steps=(25,), maxSurge=0),
+            "no room for a canary beside stable: it waits for Promote; 100%: 1 canary + 0 stable; at most 1 amd.com/gpu"
+            " (no surge, stable lends 1); 0 pods serve while the new one starts, which may take 600 s",
+        ),
+        (
+            spec(20, steps=(5, 10, 20, 30, 40, 50, 60), maxSurge=1),
+            "5%: 1 canary + 19 stable; 10%: 2 canary + 18 stable; 20%: 4 canary + 16 stable; 30%: 6 canary + 14 stable;"
+            " ...; 60%: 12 canary + 8 stable; 100%: 20 canary + 1 stable; at most 21 amd.com/gpu (surge 1)",
+        ),
+    ],
+)
+def test_the_plan_in_words(fleet, expected):
+    assert in_words(fleet, steps_of(fleet)) == expected
+
+
+def test_a_cohort_takes_the_least_that_a_canary_can():
+    plan = foreseen((Step(0, cohort="internal"), Step(50)), bounds_of(spec(4), borrowed=False))
+    assert [(str(item.step), item.shape) for item in plan][:2] == [
+        ("cohort internal", Shape(1, 4)),
+        ("50%", Shape(2, 2)),
+    ]
+    assert plan[0].reachable(gateway=True) is None
+
+
+bounds = st.builds(Bounds, st.integers(1, 30), st.integers(0, 5), st.integers(0, 5))
+ascending = st.lists(st.integers(1, 99), min_size=1, max_size=6, unique=True).map(sorted)
+
+
+@given(ascending, bounds)
+def test_a_plan_keeps_the_bounds_and_ends_with_every_replica(weights, limits):
+    plan = foreseen([Step(weight) for weight in weights], limits)
+    assert plan[-1].shape.canary == limits.replicas
+    for item in plan:
+        assert limits.fewest <= item.serving <= limits.replicas
+        assert item.shape.canary + item.shape.stable <= item.most <= limits.most
+        assert item.reachable(gateway=True) in (None, int(100 * item.shape.share))
+
+
+def test_without_replicas_there_is_no_plan():
+    assert foreseen([Step(50)], Bounds(0, 1, 0)) == ()
 
 
 async def test_of_eight_gpus_in_use_stable_lends_one(at_rest, golden):

@@ -132,6 +132,22 @@ async def test_without_a_surge_callers_inside_the_cluster_always_find_somebody(w
     unhurt(story)
 
 
+async def test_promote_of_the_only_pod_without_surge_comes_back_by_the_route_too(watched):
+    """The outage is what the plan says: until the new pod has started, and no longer."""
+    story = await watched(room=(0, 1), replicas=1)
+    longer(story)
+    await story.run_until_reason("WaitingForPods")
+    assert story.weights == {"v1": 100}
+    order(story, "Promote", 2)
+    await story.run_until(lambda: not story.weights)
+    gone = story.clock.now
+    await story.run_until(lambda: story.weights == {"v2": 100})
+    assert story.clock.now - gone < 60
+    await story.run_until(lambda: story.stable.number == 2)
+    await story.run_until_reason("Stable")
+    assert backends(story) == {"qwen": 1}
+
+
 async def test_while_a_canary_carries_all_callers_inside_the_cluster_reach_it_too(watched):
     story = await watched(steps=[{"weight": 20, "minSeconds": 600}])
     await at_weight(story, 20)
