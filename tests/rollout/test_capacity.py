@@ -1,10 +1,13 @@
 """Where accelerators are scarce: what is said before, who lends to whom, what waits. Stories have transcripts."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
+from specfleet.plan import plan as plan_of
 from specfleet.rollout.capacity import bounds_of, foreseen, in_words
 from specfleet.rollout.facts import steps_of
 from specfleet.rollout.shape import Bounds, Shape
@@ -138,6 +141,34 @@ async def test_where_nodes_may_not_be_read_only_the_scheduler_is_quoted(at_rest)
     longer(story)
     await story.run_until_reason("WaitingForGPUs")
     assert story.status["message"].endswith("0/2 nodes are available: 2 Insufficient amd.com/gpu.")
+
+
+async def test_a_quota_that_is_used_up_is_a_want_of_gpus_and_stable_lends_one(at_rest, golden):
+    """The pod is never made, so no scheduler says anything: its Deployment does."""
+    story = await at_rest(unavailable=1)
+    story.say("a quota of four GPUs")
+    story.fleet.quota = 4
+    longer(story)
+    await story.run_until_reason("WaitingForGPUs")
+    assert "exceeded quota: gpus" in story.status["message"]
+    await promoted(story)
+    assert story.revision(2).ready == 4
+    golden(story)
+
+
+async def test_a_webhook_that_refuses_pods_is_quoted_and_nothing_is_lent(at_rest):
+    story = await at_rest()
+    longer(story)
+    await story.run_until(lambda: len(story.revisions) == 2 and story.revision(2).deployment is not None)
+    why = 'admission webhook "policy" denied the request: image is not signed'
+    failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": why}
+    found = story.objects()
+    deployments = dict(found.deployments)
+    deployments[story.newest] = {**deployments[story.newest], "status": {"conditions": [failure]}}
+    seen = await story.observe()
+    planned = plan_of(story.sdd, replace(found, deployments=deployments), seen, story.clock.now)
+    assert (planned.status["reason"], planned.status["message"]) == ("ApiError", why)
+    assert not any(write.kind == "Pod" for write in planned.writes)
 
 
 async def test_the_plan_is_told_before_the_first_pod_and_then_kept(at_rest):

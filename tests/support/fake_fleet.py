@@ -58,6 +58,7 @@ class FakeFleet:
     watchdog: Watchdog
     gpus: int | Mapping[str, int] | None = None
     gateway: FakeGateway | None = None
+    quota: int | None = None  # pods that the API server lets be made
     arrivals: float = 40.0
     behaviours: dict[int, Behaviour] = field(default_factory=dict)
     lost: float = 0.0  # requests that reached a pod which could not answer, and which no fault had broken
@@ -188,7 +189,21 @@ class FakeFleet:
             if revision_of(raw) not in deployments and not pod(raw).going:
                 self._end(raw)
         for deployment in missing:
-            self._create(deployment)
+            if self.quota is None or len(self.pods()) < self.quota:
+                self._create(deployment)
+        self._say_refused({deployment["metadata"]["name"] for deployment in missing})
+
+    def _say_refused(self, wanting: set[str]) -> None:
+        """A Deployment says so while the API server does not let its ReplicaSet make pods."""
+        full = self.quota is not None and len(self.pods()) >= self.quota
+        why = "pods is forbidden: exceeded quota: gpus, requested: requests.amd.com/gpu=1"
+        failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": why}
+        for raw in self.kube.all("Deployment"):
+            name = raw["metadata"]["name"]
+            here = sum(not pod(item).going for item in self.pods(name))
+            said = [failure] if full and name in wanting and here < raw["spec"]["replicas"] else []
+            if said != (raw.get("status") or {}).get("conditions", []):
+                self.kube.put({**raw, "status": {"conditions": said}})
 
     def _create(self, deployment: Object) -> None:
         if self.watchdog.namespace in self.kube.terminating:

@@ -184,9 +184,10 @@ def _rest(scene: Scene) -> Note:
 
 def _not_ready(revision: Revision, otherwise: Reason, wanted: int | None = None) -> Note:
     ready = f"{revision.ready} of {revision.wanted if wanted is None else wanted} pods of {revision.name} ready"
-    for pod in revision.pods:
-        if pod.unschedulable:
-            return Note(Reason.WAITING_FOR_GPUS, f"{ready}; {pod.name}: {pod.unschedulable}")
+    if revision.roomless:
+        return Note(Reason.WAITING_FOR_GPUS, f"{ready}; {revision.roomless}")
+    if revision.refused:
+        return Note(Reason.API_ERROR, f"{ready}; {revision.refused}")
     for pod in revision.pods:
         if pod.trouble:
             reason = Reason.IMAGE_UNAVAILABLE if pod.trouble.startswith(PULLING) else Reason.PODS_CRASHING
@@ -274,5 +275,4 @@ def _must_carry_all(facts: Facts) -> bool:
 
 def _must_borrow(scene: Scene, canary: Revision) -> bool:
     """No limit was set, no GPU is free to surge, and the rest of stable can hold the load of late."""
-    stuck = any(pod.unschedulable for pod in canary.pods)
-    return stuck and scene.spec.rollout.max_surge is None and not cannot_lend(scene)
+    return bool(canary.roomless) and scene.spec.rollout.max_surge is None and not cannot_lend(scene)

@@ -105,7 +105,7 @@ class Scene:
         """No GPU is free and the user set no surge: pods go before others come. A rollout remembers that it does so."""
         if self.memory.rollout:
             return self.memory.rollout.borrowed
-        stuck = any(pod.unschedulable for revision in self.revisions.values() for pod in revision.pods)
+        stuck = any(revision.roomless for revision in self.revisions.values())
         return stuck and self.spec.rollout.max_surge is None
 
     def bounds(self, borrowed: bool) -> Bounds:

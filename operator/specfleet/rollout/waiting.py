@@ -66,10 +66,11 @@ def short(rollout: Rollout, facts: Facts, shape: Shape) -> Note | None:
 
 
 def _starting(rollout: Rollout, facts: Facts, shape: Shape) -> Note:
-    stuck = [pod for pod in facts.canary.pods if pod.unschedulable]
-    if stuck:
+    if facts.canary.roomless:
         lend = f"; stable cannot lend a pod: {facts.cannot_lend}" if facts.cannot_lend else ""
-        return Note(Reason.WAITING_FOR_GPUS, f"{stuck[0].name}: {stuck[0].unschedulable}{lend}")
+        return Note(Reason.WAITING_FOR_GPUS, f"{facts.canary.roomless}{lend}")
+    if facts.canary.refused:
+        return Note(Reason.API_ERROR, facts.canary.refused)
     trouble = next((f"; {pod.name}: {pod.trouble}" for pod in facts.canary.pods if pod.trouble), "")
     ready = f"{facts.canary.ready} of {shape.canary} canary pods ready"
     return Note(_growing(rollout), f"{ready}, {facts.stable.ready} of stable's serve and {shape.stable} will{trouble}")
