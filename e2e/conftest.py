@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.fleet import ANALYSIS, Fleet, NewFleet, manifest
+from harness.fleet import Fleet, NewFleet
+from harness.manifest import ANALYSIS, manifest
 from harness.stage import Stage
 
 QUICK = {**ANALYSIS, "blockSeconds": 2, "margins": {"speedPercent": 15, "errorPoints": 10}}

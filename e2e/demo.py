@@ -6,7 +6,8 @@ The verdict is not the operator's: the load generator's answers per pod and the 
 import textwrap
 import time
 
-from harness.fleet import Fleet, manifest, tokens
+from harness.fleet import Fleet, tokens
+from harness.manifest import manifest
 from harness.stage import Stage
 from harness.telling import Story, command
 

@@ -2,7 +2,8 @@
 
 import time
 
-from harness.fleet import Fleet, NewFleet, manifest, tokens
+from harness.fleet import Fleet, NewFleet, tokens
+from harness.manifest import manifest
 from harness.stage import Stage
 
 

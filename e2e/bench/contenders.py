@@ -11,7 +11,8 @@ from typing import Any, Protocol
 from bench import argo_build
 from bench.arena import Arena
 from bench.watch import PORT
-from harness.fleet import Fleet, manifest, tokens
+from harness.fleet import Fleet, tokens
+from harness.manifest import manifest
 from harness.nodeconfig import ADDRESS
 from harness.stage import Stage
 

@@ -6,7 +6,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -161,6 +162,21 @@ class Cluster:
             self.check()
             raise HarnessError(f"kubectl {' '.join(arguments)}: {result.stderr.strip()}")
         return result.stdout if check else result.stdout + result.stderr
+
+    @contextmanager
+    def unplugged(self) -> Iterator[None]:
+        """For as long as the context lasts the device plugin is gone: no GPU is allocatable, pods keep what they have.
+
+        Without its socket the plugin ends its service, and without kubelet's it cannot register again.
+        """
+        sockets = self.state / "kubelet/device-plugins"
+        kubelet, aside = sockets / "kubelet.sock", self.state / "kubelet.sock"
+        kubelet.rename(aside)
+        try:
+            (sockets / "amd.com_gpu.sock").unlink()
+            yield
+        finally:
+            aside.rename(kubelet)
 
     def import_image(self, archive: Path) -> None:
         """Put the image of an archive on the node, beside those that it has."""

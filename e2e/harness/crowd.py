@@ -11,9 +11,10 @@ from math import sqrt
 from typing import Any
 
 from harness.errors import HarnessError
-from harness.fleet import ANALYSIS, Fleet, manifest
+from harness.fleet import Fleet
 from harness.load import Load
 from harness.loadreport import Report
+from harness.manifest import ANALYSIS, manifest
 from harness.stage import Stage
 
 RATE = 100.0  # short completions per second

@@ -1,11 +1,11 @@
-"""One SpecDecodeDeployment on a stage: its manifest, orders to it, waiting for it, and what it looks like from outside.
+"""One SpecDecodeDeployment on a stage: orders to it, waiting for it, and what it looks like from outside.
 
 `status` is only told and waited for. What a scenario asserts comes from the load generator, the pods and the objects.
 """
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,55 +16,13 @@ from harness.stage import Stage
 from harness.witness import Log, Look
 
 MIX = "chat=0.2,code=0.8"
-DRAFTER = "RedHatAI/Qwen3-8B-speculator.eagle3"
-# Short blocks and wide margins, so that a minute is enough. In production keep the defaults: blocks of a minute and
-# margins of 5 percent, which a handful of pods needs an hour or more of traffic to prove.
-ANALYSIS = {
-    "scrapeSeconds": 1,
-    "blockSeconds": 3,
-    "maxSeconds": 300,
-    "margins": {"speedPercent": 15, "errorPoints": 5},
-}
 OWNED = "controllerrevisions,deployments,replicasets,pods,services,endpointslices,poddisruptionbudgets,configmaps"
 ROUTES = "httproutes"  # where the cluster knows them
 WRITTEN = "controllerrevisions,deployments,services,poddisruptionbudgets,configmaps"  # by the operator
 BACKGROUND = ("kube-root-ca.crt", "kubernetes")  # every namespace has them
 
 
-def manifest(
-    name: str,
-    replicas: int = 2,
-    weights: Sequence[int] = (33,),
-    pod: Mapping[str, Any] | None = None,
-    traffic: Mapping[str, Any] | None = None,
-    **rollout: Any,
-) -> dict[str, Any]:
-    """A fleet of simulated servers, EAGLE-3 with k = 3, one GPU each, that surges one pod; more of its spec."""
-    spec = {
-        "replicas": replicas,
-        "model": {"source": {"huggingFace": {"repo": "Qwen/Qwen3-8B"}}},
-        "speculation": {
-            "method": "eagle3",
-            "draft": {"source": {"huggingFace": {"repo": DRAFTER}}},
-            "numSpeculativeTokens": 3,
-        },
-        "engine": {"image": "specfleet.dev/vllm-sim:v0.32.0"},
-        "accelerator": {"count": 1, "products": ["MI300X"]},
-        "pod": {"startupSeconds": 60, "drainSeconds": 30, **(pod or {})},
-        "traffic": dict(traffic or {}),
-        "rollout": {
-            "steps": [{"weight": weight, "minSeconds": 5} for weight in weights],
-            "maxSurge": 1,
-            "retainSeconds": 10,
-            "analysis": ANALYSIS,
-            **rollout,
-        },
-    }
-    kind = {"apiVersion": "specfleet.dev/v1alpha1", "kind": "SpecDecodeDeployment"}
-    return {**kind, "metadata": {"name": name}, "spec": spec}
-
-
-NewFleet = Callable[..., "Fleet"]  # arguments as of `manifest`; the fleet is at rest
+NewFleet = Callable[..., "Fleet"]  # arguments as of `harness.manifest`; the fleet is at rest
 
 
 def tokens(length: int) -> dict[str, Any]:

@@ -4,6 +4,8 @@ import json
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from harness import nodeconfig
@@ -57,6 +59,17 @@ class KindCluster(Cluster):
         self.kubectl("taint", "node", node, "node-role.kubernetes.io/control-plane-", check=False)
         patch = {"status": {"capacity": {"amd.com/gpu": str(self._gpus)}}}
         self.kubectl("patch", "node", node, "--subresource=status", "--type=merge", "-p", json.dumps(patch))
+
+    @contextmanager
+    def unplugged(self) -> Iterator[None]:
+        """For as long as the context lasts no GPU is allocatable; pods keep what they have."""
+        gpus, self._gpus = self._gpus, 0
+        self._add_gpus()
+        try:
+            yield
+        finally:
+            self._gpus = gpus
+            self._add_gpus()
 
     def check(self) -> None:
         """Docker keeps it running."""

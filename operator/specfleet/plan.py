@@ -12,10 +12,11 @@ from specfleet.api.reasons import Reason, named
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.api.validation import parse
 from specfleet.judgement.verdict import Metric
+from specfleet.rollout.conditions import QUIET
 from specfleet.rollout.course import Course, chart
 from specfleet.rollout.memory import Decision
 from specfleet.rollout.preconditions import Verb, Write
-from specfleet.rollout.report import QUIET, invalid, status
+from specfleet.rollout.report import invalid, status
 from specfleet.rollout.revision import identity
 from specfleet.rollout.roles import Roles
 from specfleet.rollout.scene import Scene, Seen, remembered, set_scene
@@ -42,15 +43,17 @@ class Event:
 class Plan:
     """What a pass does. Writes go in order and stop at the first failure; `status` is None where nothing is reported.
 
-    `probe` are the pods that have yet to answer the probe prompts; `roles` tells the scraper which pods form which arm,
-    `carrying` that the canary gets requests; `tokens_per_step` is stable's at proposal lengths 1, 2, ... up to its own;
-    `spread` is by how much its pods were seen to differ at rest, in each metric's unit.
+    `devices` says that it depends on what the nodes have of the accelerators; `probe` are the pods that have yet to
+    answer the probe prompts; `roles` tells the scraper which pods form which arm, `carrying` that the canary gets
+    requests; `tokens_per_step` is stable's at proposal lengths 1, 2, ... up to its own; `spread` is by how much its
+    pods were seen to differ at rest, in each metric's unit.
     """
 
     writes: tuple[Write, ...] = ()
     status: dict[str, Any] | None = None
     events: tuple[Event, ...] = ()
     next: float = REST_SECONDS
+    devices: bool = False
     probe: tuple[Pod, ...] = ()
     roles: Roles | None = None
     carrying: bool = False
@@ -84,6 +87,7 @@ def plan(sdd: Raw, objects: Objects, seen: Seen, now: float, terminating: bool =
         status=status(scene, course, problems, rfc3339(now)),
         events=(*_rejected(sdd, problems), *(_event(decision) for decision in course.decided)),
         next=_next(scene, course, planned),
+        devices=_about_devices(scene, course),
         probe=_to_probe(scene),
         roles=scene.roles,
         tokens_per_step=tokens_per_step_by_length(seen.stable.recent),
@@ -141,6 +145,15 @@ def _next(scene: Scene, course: Course, planned: tuple[Write, ...]) -> float:
     if scene.roles.canary and scene.seen.canary.fell:
         return min(SUSPICIOUS_SECONDS, interval)
     return interval if moving or watched else REST_SECONDS
+
+
+def _about_devices(scene: Scene, course: Course) -> bool:
+    """A pod waits for some, or one of stable is about to go so that one of the canary can come."""
+    stable, canary, turn = scene.roles.stable, scene.roles.canary, course.turn
+    if turn is None or stable is None or canary is None:
+        return course.hold.reason is Reason.WAITING_FOR_GPUS
+    makes_room = turn.shape.canary > canary.wanted and turn.shape.stable < stable.wanted
+    return makes_room or course.hold.reason is Reason.WAITING_FOR_GPUS
 
 
 def _to_probe(scene: Scene) -> tuple[Pod, ...]:

@@ -167,16 +167,24 @@ def _first() -> tuple[Raw, list[Raw]]:
     return sdd(status=status), [*revision(STABLE, 1, 3, 2), *pods]
 
 
+PLAN = [
+    {"asked": "5%", "reachable": "25%", "canary": 1, "stable": 3, "accelerators": 16, "lends": 1},
+    {"asked": "25%", "canary": 1, "stable": 3, "accelerators": 16, "lends": 1},
+    {"asked": "50%", "canary": 2, "stable": 2, "accelerators": 16, "lends": 1},
+    {"asked": "100%", "canary": 4, "stable": 0, "accelerators": 16, "lends": 1},
+]
+
+
 def _canary() -> tuple[Raw, list[Raw]]:
     status = {
         "conditions": conditions(),
         "reason": "CanaryAnalysing",
         "message": "acceptance +0.3 points [-6.1, +6.7] against a margin of 5, 9 blocks",
         "stable": arm(STABLE, "3", 3, 3),
-        "canary": arm(CANARY, "5", 1, 1) | {"guards": ""},
+        "canary": arm(CANARY, "5", 1, 1) | {"guards": "", "plan": PLAN},
         "ready": "4/4",
         "weight": "25%",
-        "step": {"index": 1, "of": 3, "askedWeight": "5%", "reachable": "25%"},
+        "step": {"index": 1, "of": 3, "askedWeight": "5%", "reachable": "25%", "since": ago(130)},
         "proposalLength": "3→5",
         "acceptance": "58%",
         "metrics": [

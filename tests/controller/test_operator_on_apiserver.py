@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from deployed import DRAFTER, Deployed, Stage
+from deployed import Deployed, Stage
 from harness.controlplane import ControlPlane
+from harness.manifest import DRAFTER
 from operator_process import OperatorProcess
 from puppet_nodes import PuppetNode
 from specfleet.api import names

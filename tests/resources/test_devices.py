@@ -1,6 +1,6 @@
 """How many accelerators are free, by node."""
 
-from specfleet.resources.devices import free_by_node, told
+from specfleet.resources.devices import Devices, devices_by_node, told
 
 GPU = "amd.com/gpu"
 
@@ -23,11 +23,12 @@ def test_what_pods_ask_for_is_not_free_until_they_have_ended():
         pod(None, 8),
         pod("b", 0, init=(2,)),
     ]
-    assert free_by_node([node("a", 8), node("b", 2), node("c", 0)], pods, GPU) == {"a": (2, 8), "b": (0, 2)}
+    found = devices_by_node([node("a", 8), node("b", 2), node("c", 0)], pods, GPU)
+    assert {name: (item.free, item.able) for name, item in found.items()} == {"a": (2, 8), "b": (0, 2)}
 
 
 def test_the_freest_nodes_are_named_first_and_not_all():
-    free = {f"n{number}": (number % 3, 8) for number in range(6)}
+    free = {f"n{number}": Devices(8, 8 - number % 3) for number in range(6)}
     assert told(free, GPU) == "amd.com/gpu free: n2 2 of 8, n5 2 of 8, n1 1 of 8, n4 1 of 8 and 2 nodes more"
 
 
@@ -35,5 +36,9 @@ def test_a_cluster_without_the_device_says_so():
     assert told({}, GPU) == "no node has any amd.com/gpu"
 
 
-def test_a_node_whose_plugin_is_gone_has_none():
-    assert free_by_node([node("a", 0)], [pod("a", 4)], GPU) == {}
+def test_a_node_whose_plugin_is_gone_is_named_with_what_its_pods_hold():
+    found = devices_by_node([node("a", 0), node("b", 8)], [pod("a", 4)], GPU)
+    assert [name for name, item in found.items() if item.lost] == ["a"]
+    lost = "node a has lost its amd.com/gpu: 4 in use, 0 allocatable"
+    assert told(found, GPU) == f"{lost}; amd.com/gpu free: b 8 of 8"
+    assert told({"a": found["a"]}, GPU) == f"{lost}; no node has any amd.com/gpu"

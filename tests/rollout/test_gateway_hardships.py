@@ -117,6 +117,52 @@ async def test_without_a_surge_the_requests_of_stables_last_pod_go_before_it(wat
     unhurt(story)
 
 
+@pytest.mark.parametrize("replicas", [2, 4])
+async def test_without_a_surge_callers_inside_the_cluster_always_find_somebody(watched, replicas):
+    """`Service qwen` stayed with stable until the flip, and stable's last pod had gone long before it."""
+    story = await watched(room=(0, 1), replicas=replicas)
+    await at_weight(story, 5)
+    inside = set()
+    story.kube.watches.append(lambda event, raw: inside.add(len(story.watchdog.behind("qwen"))))
+    order(story, "Promote", 2)
+    await story.run_until(lambda: story.stable.number == 2)
+    await story.run_until_reason("Stable")
+    assert 0 not in inside
+    assert backends(story) == {"qwen": 1}
+    unhurt(story)
+
+
+async def test_promote_of_the_only_pod_without_surge_comes_back_by_the_route_too(watched):
+    """The outage is what the plan says: until the new pod has started, and no longer."""
+    story = await watched(room=(0, 1), replicas=1)
+    longer(story)
+    await story.run_until_reason("WaitingForPods")
+    assert story.weights == {"v1": 100}
+    order(story, "Promote", 2)
+    await story.run_until(lambda: not story.weights)
+    gone = story.clock.now
+    await story.run_until(lambda: story.weights == {"v2": 100})
+    assert story.clock.now - gone < 60
+    await story.run_until(lambda: story.stable.number == 2)
+    await story.run_until_reason("Stable")
+    assert backends(story) == {"qwen": 1}
+
+
+async def test_while_a_canary_carries_all_callers_inside_the_cluster_reach_it_too(watched):
+    story = await watched(steps=[{"weight": 20, "minSeconds": 600}])
+    await at_weight(story, 20)
+    story.say("every pod of v1 restarts")
+    story.behave(1, start=90.0)
+    for raw in story.fleet.pods(story.revision(1).name):
+        story.fleet.restart(raw)
+    await story.run_until(lambda: story.weights == {"v2": 100})
+    await story.run(5)
+    assert len(story.watchdog.behind("qwen")) == 1
+    await story.run_until(lambda: story.weights == {"v1": 80, "v2": 20})
+    assert len(story.watchdog.behind("qwen")) == 4
+    unhurt(story)
+
+
 @pytest.mark.parametrize("late", [0.0, 30.0])
 async def test_a_canary_that_has_everything_gives_it_back_as_stable_grows(watched, late):
     """argo-rollouts#3941: a fast way back sent everything to the first pod that was ready."""

@@ -1,9 +1,12 @@
 """What once went wrong, or nearly: each is a story that must end well."""
 
+from dataclasses import replace
+
 import pytest
 
 from arms import arm, raw_pod
 from specfleet.api import names
+from specfleet.plan import plan
 from specfleet.rollout.moves import Drain, Fleet, Scale, moves
 from specfleet.rollout.shape import Bounds
 
@@ -83,8 +86,7 @@ async def test_waiting_for_a_gpu_is_not_being_late(at_rest):
     story = await at_rest(gpus=4, spec={"rollout": {"maxSurge": 1}})
     longer(story)
     await story.run(600)
-    story.fleet.gpus = 5
-    story.fleet._due = story.clock.now
+    story.fleet.plug("gpu-node", 5)
     await story.run_until(lambda: story.stable.number == 2, seconds=3000)
 
 
@@ -170,3 +172,34 @@ async def test_an_object_that_lost_our_label_is_given_it_back(at_rest):
     await story.run(120)
     assert names.DEPLOYMENT in story.kube.find("Service", "chat", "qwen")["metadata"]["labels"]
     assert len(story.kube.calls) - calls < 40
+
+
+async def test_the_pass_that_narrows_the_service_takes_no_pod_of_stable_for_those_of_the_canary(at_rest):
+    """The canary's pods counted as capacity in the very pass in which the Service stopped selecting them."""
+    story = await at_rest()
+    await at_weight(story, 50)
+    story.edit("replicas 4 -> 2, and nobody can read v2's metrics", replicas=2)
+    seen = await story.observe()
+    dark = replace(seen.canary, unreachable="time-out", unreachable_for=999.0)
+    found = plan(story.sdd, story.objects(), replace(seen, canary=dark), story.clock.now).writes
+    assert any(write.kind == "Service" and write.why.endswith(f"selects {story.stable.name}") for write in found)
+    assert not any(write.kind == "Pod" and write.name.startswith(story.stable.name) for write in found)
+    assert any(write.kind == "Pod" and write.name.startswith(story.newest) for write in found)
+
+
+async def test_what_stops_a_canarys_weight_is_said_also_while_its_pods_change(at_rest):
+    """Its Service's lost endpoints were hidden behind the count of pods that were still to come."""
+    gateway = {"gateway": {"name": "public", "namespace": "gateways"}}
+    story = await at_rest(route="qwen", spec={"traffic": gateway})
+    await at_weight(story, 20)
+    await story.run(5)
+    seen = await story.observe()
+    objects = story.objects()
+    away = [part for part in objects.endpoint_slices if not part["metadata"]["name"].startswith(story.newest)]
+    found = plan(
+        {**story.sdd, "spec": {**story.sdd["spec"], "replicas": 8}},
+        replace(objects, endpoint_slices=away),
+        seen,
+        story.clock.now,
+    )
+    assert found.status["reason"] == "EndpointsNotReady"

@@ -71,7 +71,8 @@ def test_many_pods_resolve_the_default():
 
 def test_without_room_for_a_canary_that_is_the_remark():
     assert list(remarks(spec(replicas=1, rollout={"maxSurge": 0}))) == [
-        "spec.rollout.maxSurge leaves no room for a canary beside a pod of stable; allow a surge or add replicas"
+        "spec.rollout.maxSurge leaves no room for a canary beside the only pod of stable: it waits for Promote, and "
+        "then 0 pods serve while the new one starts, which may take 3600 s; allow a surge or add replicas"
     ]
 
 

@@ -59,15 +59,6 @@ async def test_a_stable_that_needs_all_its_pods_lends_none(at_rest, golden):
     golden(story)
 
 
-async def test_who_has_gpus_free_is_said_where_nodes_may_be_read(at_rest):
-    story = await at_rest(gpus=4, surge=1, nodes=True, spec={"rollout": {"maxSurge": 1}})
-    status = {"allocatable": {"amd.com/gpu": "4"}}
-    story.kube.put({"kind": "Node", "metadata": {"name": "gpu-node", "namespace": ""}, "status": status})
-    story.edit("numSpeculativeTokens 3 -> 5; all four GPUs are taken", speculation={"numSpeculativeTokens": 5})
-    await story.run_until_reason("WaitingForGPUs")
-    assert "amd.com/gpu free: gpu-node" in story.status["message"]
-
-
 async def test_the_old_revision_keeps_its_surge_for_retain_seconds(at_rest, golden):
     story = await at_rest(spec={"rollout": {"retainSeconds": 300}})
     story.edit("numSpeculativeTokens 3 -> 5", speculation={"numSpeculativeTokens": 5})

@@ -19,7 +19,7 @@ def upgrade(monkeypatch):
             container["env"] = [*container["env"], {"name": "NEW_DEFAULT", "value": "1"}]
             return {**payload, "addedLater": True}
 
-        for module in ("specfleet.rollout.writes", "specfleet.rollout.report"):
+        for module in ("specfleet.rollout.writes", "specfleet.rollout.conditions"):
             monkeypatch.setattr(f"{module}.render", later)
         story.restart("an operator that renders pods differently takes over")
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from gateway_controller import GatewayController
 from harness.controlplane import ControlPlane
+from harness.manifest import manifest
 from kube_http import KubeHttp, Object
 from operator_process import OperatorProcess
 from puppet_nodes import PuppetNode
@@ -21,32 +22,19 @@ from specfleet.resources.evidence import read_evidence
 from specfleet.telemetry.evidence import from_json
 from traffic import Flow, Traffic
 
-DRAFTER = "RedHatAI/Qwen3-8B-speculator.eagle3"
 POSITION = re.compile(r'position="(\d+)"')
 COUNTER = re.compile(r"^vllm:(\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
+# A few short blocks on a busy machine prove little: with the widest margins that is enough.
+ANALYSIS = {
+    "scrapeSeconds": 1,
+    "blockSeconds": 2,
+    "maxSeconds": 240,
+    "margins": {"speedPercent": 50, "errorPoints": 50},
+}
+STEPS = [{"weight": 50, "minSeconds": 0}]
 SPEC: dict[str, Any] = {
-    "replicas": 1,
-    "model": {"source": {"huggingFace": {"repo": "Qwen/Qwen3-8B"}}},
-    "speculation": {
-        "method": "eagle3",
-        "draft": {"source": {"huggingFace": {"repo": DRAFTER}}},
-        "numSpeculativeTokens": 3,
-    },
-    "engine": {"image": "specfleet.dev/vllm-sim:v0.32.0"},
+    **manifest("", replicas=1, pod={"drainSeconds": 10}, steps=STEPS, retainSeconds=2, analysis=ANALYSIS)["spec"],
     "accelerator": {"count": 1},
-    "pod": {"startupSeconds": 60, "drainSeconds": 10},
-    "rollout": {
-        "steps": [{"weight": 50, "minSeconds": 0}],
-        "maxSurge": 1,
-        "retainSeconds": 2,
-        # A few short blocks on a busy machine prove little: with the widest margins that is enough.
-        "analysis": {
-            "scrapeSeconds": 1,
-            "blockSeconds": 2,
-            "maxSeconds": 240,
-            "margins": {"speedPercent": 50, "errorPoints": 50},
-        },
-    },
 }
 
 

@@ -1,7 +1,7 @@
 """A cluster around the operator: Deployments get pods, pods start and serve, and a proxy spreads requests over the
 endpoints of a Service; all on a clock that only the story moves."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +20,8 @@ Object = dict[str, Any]
 LAG = 1.0  # seconds until controllers, schedulers and proxies have heard of a change
 PRESTOP = 5.0  # seconds that a pod with nothing to do takes to go
 BACKOFF = 15.0  # seconds between two restarts of a container
-NO_GPU = "0/1 nodes are available: 1 Insufficient amd.com/gpu."
+GPU = "amd.com/gpu"
+NODE = "gpu-node"  # where nobody says otherwise
 
 
 @dataclass(slots=True)
@@ -48,14 +49,16 @@ class _Life:
 class FakeFleet:
     """Plays the Deployment controller, the scheduler, the kubelet and the proxy for one SDD.
 
-    `behaviours` is by revision number; `arrivals` are requests per second; `gpus` limits pods, None is plenty.
+    `behaviours` is by revision number; `arrivals` are requests per second; `gpus` are those of one node,
+    or by node, None is plenty: a pod takes one.
     """
 
     kube: FakeKube
     clock: Clock
     watchdog: Watchdog
-    gpus: int | None = None
+    gpus: int | Mapping[str, int] | None = None
     gateway: FakeGateway | None = None
+    quota: int | None = None  # pods that the API server lets be made
     arrivals: float = 40.0
     behaviours: dict[int, Behaviour] = field(default_factory=dict)
     lost: float = 0.0  # requests that reached a pod which could not answer, and which no fault had broken
@@ -66,14 +69,18 @@ class FakeFleet:
     _endpoints: list[str] = field(default_factory=list)  # uids that the proxies send requests to
     _due: float | None = None
     _pods: int = 0
+    _nodes: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.kube.watches.append(self._heard)
+        for node, count in ({NODE: self.gpus} if isinstance(self.gpus, int) else self.gpus or {}).items():
+            self.plug(node, count)
 
     def copy_from(self, other: "FakeFleet") -> None:
         """Stand where another one stands."""
         self.behaviours, self._lives = dict(other.behaviours), deepcopy(other._lives)
         self._endpoints, self._due, self._pods = list(other._endpoints), other._due, other._pods
+        self._nodes = dict(other._nodes)
         if self.gateway and other.gateway:
             self.gateway.copy_from(other.gateway)
 
@@ -108,6 +115,13 @@ class FakeFleet:
     def pods(self, revision: str = "") -> list[Object]:
         """Pod objects, of one revision or of all."""
         return [raw for raw in self.kube.all("Pod") if revision in ("", revision_of(raw))]
+
+    def plug(self, node: str, gpus: int) -> None:
+        """From now on a node has so many GPUs to give; what its pods hold they keep."""
+        self._nodes[node] = gpus
+        status = {"allocatable": {GPU: str(gpus)}}
+        self.kube.put({"kind": "Node", "metadata": {"name": node, "namespace": ""}, "status": status})
+        self._due = self.clock.now + LAG
 
     def kill(self, raw: Object) -> None:
         """The pod's node is gone, and the pod with it."""
@@ -175,7 +189,21 @@ class FakeFleet:
             if revision_of(raw) not in deployments and not pod(raw).going:
                 self._end(raw)
         for deployment in missing:
-            self._create(deployment)
+            if self.quota is None or len(self.pods()) < self.quota:
+                self._create(deployment)
+        self._say_refused({deployment["metadata"]["name"] for deployment in missing})
+
+    def _say_refused(self, wanting: set[str]) -> None:
+        """A Deployment says so while the API server does not let its ReplicaSet make pods."""
+        full = self.quota is not None and len(self.pods()) >= self.quota
+        why = "pods is forbidden: exceeded quota: gpus, requested: requests.amd.com/gpu=1"
+        failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": why}
+        for raw in self.kube.all("Deployment"):
+            name = raw["metadata"]["name"]
+            here = sum(not pod(item).going for item in self.pods(name))
+            said = [failure] if full and name in wanting and here < raw["spec"]["replicas"] else []
+            if said != (raw.get("status") or {}).get("conditions", []):
+                self.kube.put({**raw, "status": {"conditions": said}})
 
     def _create(self, deployment: Object) -> None:
         if self.watchdog.namespace in self.kube.terminating:
@@ -199,28 +227,34 @@ class FakeFleet:
         self.watchdog.created(len(self.pods()))
 
     def _schedule(self) -> None:
-        used = sum(bool(raw["spec"]) for raw in self.pods())
         for raw in self.pods():
             if raw["spec"] or pod(raw).going:
                 continue
-            if self.gpus is not None and used >= self.gpus:
+            if (node := self._room()) is None:
                 self._refuse(raw)
-                continue
-            used += 1
-            self._start(raw)
+            else:
+                self._start(raw, node)
+
+    def _room(self) -> str | None:
+        if self.gpus is None:
+            return NODE
+        taken = [raw["spec"].get("nodeName") for raw in self.pods()]
+        return next((node for node, count in self._nodes.items() if taken.count(node) < count), None)
 
     def _refuse(self, raw: Object) -> None:
         if not raw["status"]["conditions"]:
-            said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": NO_GPU}
+            why = f"0/{len(self._nodes)} nodes are available: {len(self._nodes)} Insufficient {GPU}."
+            said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
             self.kube.put({**raw, "status": {**raw["status"], "conditions": [said]}})
 
-    def _start(self, raw: Object) -> None:
+    def _start(self, raw: Object, node: str) -> None:
         life, how = self._life(raw), self._how(raw)
         at = self.clock.now + how.start
         life.ready_at, life.crash_at = (None, at) if how.crash else (at, None)
         address = f"10.0.0.{raw['metadata']['name'].rpartition('-')[2]}"
         container = {"name": names.CONTAINER, "restartCount": 0, "state": {"running": {}}}
-        self._say({**raw, "spec": {"nodeName": "gpu-node"}}, False, container, podIP=address, phase="Running")
+        spec = {"nodeName": node, "containers": [{"resources": {"limits": {GPU: "1"}}}]}
+        self._say({**raw, "spec": spec}, False, container, podIP=address, phase="Running")
 
     def _live(self, raw: Object, life: _Life, now: float) -> None:
         if life.gone_at is not None and life.gone_at <= now:

@@ -9,6 +9,7 @@ from fake_fleet import Clock, FakeFleet
 from fake_gateway import FakeGateway, gateway_object
 from fake_kube import Crash, FakeKube
 from fake_vllm import Behaviour
+from harness.manifest import EAGLE3
 from specfleet.api import names
 from specfleet.controller.cache import Cache, Key
 from specfleet.controller.protocol import SDD, UNLABELLED, WATCHED, ApiError
@@ -16,7 +17,7 @@ from specfleet.controller.reconcile import Reconciler
 from specfleet.controller.survey import Survey
 from specfleet.controller.telemetry import Telemetry
 from specfleet.rollout.scene import Seen
-from specfleet.rollout.world import Revision
+from specfleet.rollout.world import Objects, Revision
 from transcript import Telling, Transcript, revisions_of
 from watchdog import Watchdog
 
@@ -27,12 +28,7 @@ RESTART = 3.0  # seconds until a dead operator runs again
 RETRY = 2.0  # seconds until a failed pass is tried again
 SPEC: Mapping[str, Any] = {
     "replicas": 4,
-    "model": {"source": {"huggingFace": {"repo": "Qwen/Qwen3-8B"}}},
-    "speculation": {
-        "method": "eagle3",
-        "draft": {"source": {"huggingFace": {"repo": "RedHatAI/Qwen3-8B-speculator.eagle3"}}},
-        "numSpeculativeTokens": 3,
-    },
+    **EAGLE3,
     "pod": {"startupSeconds": 120, "drainSeconds": 60},
     "rollout": {
         "steps": [{"weight": 20, "minSeconds": 10}, {"weight": 50, "minSeconds": 10}],
@@ -50,7 +46,7 @@ class Story:
     operator may read `nodes` or not.
     """
 
-    gpus: int | None = None
+    gpus: int | Mapping[str, int] | None = None
     unavailable: int = 0
     surge: int = 1
     lag: float = 0.0
@@ -221,9 +217,13 @@ class Story:
             "children": {kind: [raw["metadata"]["name"] for raw in self.kube.all(kind)] for kind in _COUNTED},
         }
 
+    def objects(self) -> Objects:
+        """What the operator knows of the cluster."""
+        return self._cache.objects(self.key, self.sdd["metadata"]["uid"])
+
     async def observe(self) -> Seen:
         """What the operator has measured."""
-        return await self.telemetry.observe(self.key, self._cache.objects(self.key, self.sdd["metadata"]["uid"]))
+        return await self.telemetry.observe(self.key, self.objects())
 
     # The loop.
 
@@ -289,7 +289,7 @@ class Story:
         self._stopped_until = None
 
     def _heard(self, event: str, raw: Object) -> None:
-        if self._stopped_until is None and not self.deaf and raw["kind"] != "Event":
+        if self._stopped_until is None and not self.deaf and raw["kind"] not in ("Event", "Node"):
             self._events.append((self.clock.now + self.lag, event, raw))
 
     def _deliver(self) -> None:

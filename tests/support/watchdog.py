@@ -29,6 +29,7 @@ class Watchdog:
     _whole: bool = False
     _replicas: int = 0
     _unserved_since: float | None = None
+    _deserted_since: float | None = None
     _withdrawn: set[str] = field(default_factory=set)  # aborted revisions that have lost their weight
     _carried: set[str] = field(default_factory=set)  # revisions that had requests at the last write
     lag: float = 0.0  # of watch events: what the operator cannot know is not its fault
@@ -57,6 +58,7 @@ class Watchdog:
         self._look_for_outage(selected, now)
         if self.route:
             self._look_at_route(fewest)
+            self._look_inside(selected, now)
 
     def created(self, present: int) -> None:
         """A Deployment got one more pod: so many hold a GPU now, those on their way out among them."""
@@ -168,6 +170,15 @@ class Watchdog:
         self._unserved_since = self._unserved_since or now
         if now - self._unserved_since > PATIENCE:
             self.wrong(f"nobody serves, though {able[0]['metadata']['name']} could")
+
+    def _look_inside(self, selected: list[Object], now: float) -> None:
+        """Callers inside the cluster use the Service, whatever the route says: they find somebody where its do."""
+        if self.behind(self.name) or not selected or not self._ever_stable() or self._by_stranger():
+            self._deserted_since = None
+            return
+        self._deserted_since = self._deserted_since or now
+        if now - self._deserted_since > PATIENCE:
+            self.wrong(f"nobody is behind Service {self.name}, though {selected[0]['metadata']['name']} serves")
 
     def _closed(self) -> bool:
         """The user's own route is not there, or sends nobody."""

@@ -58,8 +58,10 @@ class Reason(StrEnum):
         "WaitingForPods", "wait", "Pods are scheduled but not ready yet.", "See the pods' events and logs.",
     )  # fmt: skip
     WAITING_FOR_GPUS = (
-        "WaitingForGPUs", "wait", "Pods cannot be scheduled for want of accelerators, or are refused by a quota.",
-        "Free GPUs, add nodes, lower spec.replicas, or set rollout.maxUnavailable to borrow from stable.",
+        "WaitingForGPUs", "wait",
+        "Pods find no accelerator: all are in use, a quota refuses them, or a node has lost its device plugin.",
+        "Free GPUs, add nodes, mend the node that is named, lower spec.replicas, or set rollout.maxUnavailable to "
+        "borrow from stable.",
     )  # fmt: skip
     CANARY_PAUSED = (
         "CanaryPaused", "wait", "spec.paused holds the canary at its step; guards still act.",

@@ -44,6 +44,23 @@ class RevisionStatus(Part):
     """Mean time per output token after a request's first, against slo.timePerOutputTokenMs: 31 ms ≤ 40 ms."""
 
 
+class PlannedStepStatus(Part):
+    """One step of a rollout, and what it takes."""
+
+    asked: Short
+    """What the step asks for: a share of the requests, or a cohort; 100% is the promotion."""
+    reachable: Short | None = None
+    """What the pods make of that share, where it differs."""
+    canary: Int
+    """Pods of the canary at this step."""
+    stable: Int
+    """Pods of stable at this step."""
+    accelerators: Int
+    """Accelerators that are in use at once on the way to this step, at most."""
+    lends: Int
+    """Pods of spec.replicas that do not serve on the way to this step, at most: those that stable lends."""
+
+
 class CanaryStatus(RevisionStatus):
     """The revision that is on its way."""
 
@@ -51,6 +68,8 @@ class CanaryStatus(RevisionStatus):
     """What the guards say: alive, correct, accepting, errors, progress."""
     kv_cache: Text | None = None
     """Tokens in a pod's KV cache against stable's, and what was expected."""
+    plan: Annotated[tuple[PlannedStepStatus, ...], Field(max_length=17, json_schema_extra=atomic_list())] = ()
+    """What each step takes, as replicas, steps, maxSurge and maxUnavailable say; known before the first pod starts."""
 
 
 class StepStatus(Part):
@@ -65,7 +84,7 @@ class StepStatus(Part):
     reachable: Short | None = None
     """What the number of pods allows, where that differs."""
     since: Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})] | None = None
-    """When this step was reached."""
+    """When this step was reached; absent on the way to it."""
 
 
 class MetricStatus(Part):

@@ -13,6 +13,7 @@ from specfleet.api.status import (
     Condition,
     Decision,
     MetricStatus,
+    PlannedStepStatus,
     RevisionStatus,
     SpecDecodeDeploymentStatus,
     StepStatus,
@@ -22,7 +23,8 @@ from specfleet.api.traffic import Cohort, Gateway, Header, Route, Traffic
 __all__ = [
     "Accelerator", "Action", "ActionStatus", "Analysis", "Cache", "CacheClaim", "CanaryStatus", "Cohort", "Condition",
     "Decision", "Draft", "EmptyDir", "Engine", "EnvVar", "Gateway", "Header", "HuggingFace", "Image", "LocalObject",
-    "Margins", "MetricStatus", "Model", "Part", "PersistentVolumeClaim", "Pod", "Probe", "RequestLog", "Resources",
-    "RevisionStatus", "Rollout", "Route", "ScheduleStep", "SecretKey", "Slo", "Source", "SpecDecodeDeploymentSpec",
-    "SpecDecodeDeploymentStatus", "Speculation", "Step", "StepStatus", "Toleration", "Traffic", "Tuning",
+    "Margins", "MetricStatus", "Model", "Part", "PersistentVolumeClaim", "PlannedStepStatus", "Pod", "Probe",
+    "RequestLog", "Resources", "RevisionStatus", "Rollout", "Route", "ScheduleStep", "SecretKey", "Slo", "Source",
+    "SpecDecodeDeploymentSpec", "SpecDecodeDeploymentStatus", "Speculation", "Step", "StepStatus", "Toleration",
+    "Traffic", "Tuning",
 ]  # fmt: skip

@@ -1,6 +1,6 @@
 """What explains one SpecDecodeDeployment: its revisions, its record, the verdict, and what the next step asks. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -15,11 +15,12 @@ from specfleet.cli.words import age, count
 from specfleet.judgement.judge import Policy
 from specfleet.judgement.verdict import MetricVerdict, Outcome, Verdict
 from specfleet.rollout.canary import BLOCKS_PER_STEP
+from specfleet.rollout.capacity import bounds_of, foreseen, plan_rows
 from specfleet.rollout.compared import COMPARED, comparable
 from specfleet.rollout.comparison import left_out
 from specfleet.rollout.facts import steps_of
 from specfleet.rollout.judged import time_to_decision
-from specfleet.rollout.margins import max_blocks, planned, policy
+from specfleet.rollout.margins import begun_with, max_blocks, policy
 from specfleet.rollout.memory import Decision
 from specfleet.rollout.revision import identity
 from specfleet.rollout.turn import Step, step_at
@@ -67,7 +68,7 @@ class Case:
         """By what the evidence is judged: of a rollout that is over as it was then, else by the spec in force."""
         if self.past and self.record.compared:
             return self.record.compared.policy
-        return policy(self.spec, planned(self.record.memory.rollout)) if self.spec else None
+        return policy(self.spec, begun_with(self.record.memory.rollout)) if self.spec else None
 
     @property
     def comparable(self) -> bool:
@@ -106,6 +107,16 @@ class Case:
     def steps(self) -> tuple[Step, ...]:
         """The steps of the spec in force."""
         return steps_of(self.spec) if self.spec else (Step(50),)
+
+    @property
+    def plan(self) -> Sequence[Raw]:
+        """What each step takes, as in `status.canary.plan`: what the operator says, else what the spec says."""
+        said: Sequence[Raw] = (self.fleet.status.get("canary") or {}).get("plan") or ()
+        if said or self.spec is None or self.stage is Stage.FIRST:
+            return said
+        spec, rollout = self.spec, self.record.memory.rollout
+        plan = foreseen(self.steps, bounds_of(spec, bool(rollout and rollout.borrowed)))
+        return plan_rows(plan, self.gateway, spec.accelerator.count, spec.replicas)
 
     @property
     def gateway(self) -> bool:

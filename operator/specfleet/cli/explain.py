@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from specfleet.api.reasons import named
+from specfleet.cli.capacity import plan, standing
 from specfleet.cli.case import Case, Stage, demands
 from specfleet.cli.evidence import ARMS, course, metrics, notes, raw
 from specfleet.cli.lengths import lengths, pods
@@ -37,6 +38,9 @@ def explained(case: Case, now: float) -> Shown:
 def _sections(case: Case, now: float, width: int) -> Iterator[RenderableType]:
     yield from head(case.fleet, now)
     yield Group("", _weight(case, now))
+    if rows := case.plan:
+        here = standing(case.fleet.status.get("step") or {}, rows) if case.stage is Stage.CANARY else 0
+        yield Group("", plan(rows, "Plan" if here else "What a canary takes", here))
     judged = _judged(case)
     if judged:
         yield Group("", metrics(judged, width, case.dropped, _arms(case)))

@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.text import Text
 from rich.tree import Tree
 
+from specfleet.cli.capacity import plan, standing
 from specfleet.cli.evidence import decisions, metrics, notes
 from specfleet.cli.fleet import Branch, Fleet, PodLine
 from specfleet.cli.words import Shown, age, count, elide, since
@@ -44,8 +45,11 @@ def view(fleet: Fleet, now: float) -> Shown:
 
 def _sections(fleet: Fleet, now: float, width: int) -> Iterator[RenderableType]:
     yield _tree(fleet, now, width)
+    canary, step = fleet.status.get("canary") or {}, fleet.status.get("step") or {}
+    if rows := canary.get("plan"):
+        yield Group("", plan(rows, "Plan", standing(step, rows)))
     judged, decided = fleet.status.get("metrics") or (), fleet.status.get("decisions") or ()
-    if judged and fleet.status.get("canary"):
+    if judged and canary:
         yield Group("", metrics(judged, width, str(fleet.status.get("dropped") or "")))
     if decided:
         yield Group("", decisions(decided, now))

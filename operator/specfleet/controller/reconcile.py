@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from specfleet.api.reasons import Reason
 from specfleet.controller.cache import Cache, Key
 from specfleet.controller.protocol import RESOURCES, SDD, ApiError, Conflict, Exists, Forbidden, Kube, Missing, Object
 from specfleet.controller.recorder import Recorder
@@ -49,8 +48,8 @@ class Reconciler:
         seen = replace(await self.telemetry.observe(key, objects), rival=self.cache.rival(key))
         terminating = self.clock() < self.terminating.get(key.namespace, 0.0)
         planned = plan(sdd, objects, seen, self.clock(), terminating)
-        if planned.spec and (planned.status or {}).get("reason") == Reason.WAITING_FOR_GPUS:
-            seen = replace(seen, devices=await self.survey.free(planned.spec.accelerator.resource))
+        if planned.spec and planned.devices:
+            seen = replace(seen, devices=await self.survey.devices(planned.spec.accelerator.resource))
             planned = plan(sdd, objects, seen, self.clock(), terminating)
         self.telemetry.follow(key, planned)
         done, taken, failure = await self._apply(key, planned)

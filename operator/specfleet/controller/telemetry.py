@@ -53,7 +53,7 @@ class _Watch:
     noted: float = 0.0
     carrying_since: float | None = None
     idle: dict[str, float] = field(default_factory=dict)
-    quiet: dict[str, tuple[float, float]] = field(default_factory=dict)  # since when, with so many requests in all
+    requested: dict[str, tuple[float, float]] = field(default_factory=dict)  # last when, and how many in all by then
     looked: frozenset[tuple[str, int]] = frozenset()  # pods of the last tick, with their restarts
     probes: dict[tuple[str, int], tuple[float, ProbeFacts]] = field(default_factory=dict)
     asking: dict[tuple[str, int], asyncio.Task[None]] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Telemetry:
             dropped=watch.dropped,
             probes=dict(_answers(watch)),
             idle=dict(watch.idle),
-            quiet={uid: since for uid, (since, _) in watch.quiet.items()},
+            requested={uid: when for uid, (when, _) in watch.requested.items()},
         )
 
     def follow(self, key: Key, planned: Plan) -> None:
@@ -164,7 +164,7 @@ class Telemetry:
         for pod in {*stale, *(watch.probes.keys() - there)}:
             del watch.probes[pod]
         watch.idle = {uid: when for uid, when in watch.idle.items() if uid in uids}
-        watch.quiet = {uid: known for uid, known in watch.quiet.items() if uid in uids}
+        watch.requested = {uid: known for uid, known in watch.requested.items() if uid in uids}
 
     async def _tick(self, watch: _Watch, found: dict[str, Revision], now: float) -> None:
         watch.ticked = now
@@ -187,8 +187,8 @@ class Telemetry:
         for uid, sample in answers.items():
             if isinstance(sample, Sample):
                 count = sample.http_requests or 0.0
-                before = watch.quiet.get(uid, (0.0, count))  # of a pod that was not seen before nothing is known
-                watch.quiet[uid] = before if before[1] == count else (now, count)
+                before = watch.requested.get(uid, (0.0, count))  # of a pod that was not seen before nothing is known
+                watch.requested[uid] = before if before[1] == count else (now, count)
         _note_block(watch, watch.collector.tick(now, seen), now)
 
     def _check(self, key: Key, watch: _Watch, interval: float) -> None:

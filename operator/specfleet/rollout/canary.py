@@ -4,11 +4,12 @@ from dataclasses import replace
 
 from specfleet.api.reasons import Reason, named
 from specfleet.judgement.verdict import Outcome
+from specfleet.rollout.capacity import outage
 from specfleet.rollout.memory import Rollout
 from specfleet.rollout.note import Note
-from specfleet.rollout.shape import Bounds, Shape, shape_for, whole
+from specfleet.rollout.shape import Bounds, Shape, planned, shape_for, whole
 from specfleet.rollout.turn import Abort, Facts, Policy, Step, Turn, step_at
-from specfleet.rollout.waiting import blocked, describe, dwelling, paused, shifting, short, unproven
+from specfleet.rollout.waiting import blocked, describe, dwelling, opening, paused, roomless, shifting, short, unproven
 
 BLOCKS_PER_STEP = 3  # the least evidence between two steps; proof is asked for once, before 100 percent
 COHORT_DRAFTS = 200  # drafts by which a cohort shows that the canary accepts any
@@ -17,6 +18,13 @@ STARTUP_GRACE = 120.0  # seconds that a pod may take beyond its start-up budget,
 
 def advance(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Turn:
     """The next turn of a canary. Raises nothing; every input gives a Turn."""
+    turn = _turn(rollout, facts, policy, now)
+    if no_room := roomless(facts, turn.shape):
+        return replace(turn, shape=_as_is(facts), hold=no_room)
+    return turn
+
+
+def _turn(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Turn:
     step = step_at(policy.steps, rollout)
     if abort := _abort(rollout, facts, policy, now):
         return Turn(rollout, _as_is(facts), facts.carrying, Note(abort.reason, abort.message), abort=abort)
@@ -25,17 +33,17 @@ def advance(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Turn:
         return _promoting(rollout, facts, policy, Note(Reason.CANARY_PROMOTING, "Promote was asked for"))
     shape = _shape(rollout, facts, policy, step)
     if shape is None:
-        room = f"no room for a canary: {policy.bounds.replicas} replicas, maxSurge {policy.bounds.surge}"
-        return Turn(rollout, _as_is(facts), False, Note(Reason.WAITING_FOR_PODS, f"{room}; allow a surge"))
+        room = "no room for a canary beside the only pod of stable: allow a surge, or Promote: then"
+        return Turn(
+            rollout, _as_is(facts), False, Note(Reason.WAITING_FOR_PODS, f"{room} {outage(policy.startup_seconds)}")
+        )
     carry = _may_carry(facts, policy)
     stuck = blocked(rollout, facts, shape)
-    if waiting := stuck or short(rollout, facts, shape):
+    if waiting := stuck or _unroutable(facts) or short(rollout, facts, shape):
         pods = _steady(rollout, facts, policy.bounds) if stuck else shape
         return Turn(rollout, pods, carry, paused() if policy.paused and not carry else waiting)
     if not _exposed(rollout, facts, step):
-        whom = "" if step.cohort else " of the traffic"
-        goes = f"{describe(step, shape, facts.weight is not None)}{whom} goes to the canary"
-        starting = Note(Reason.CANARY_STARTING, goes) if carry else paused()
+        starting = opening(rollout, facts, step, shape) if carry else paused()
         hold = facts.pending or facts.unroutable or starting
         return Turn(replace(rollout, reached=None), shape, carry, hold)
     if waiting := facts.pending or shifting(rollout, facts, step, shape):
@@ -79,7 +87,9 @@ def _shape(rollout: Rollout, facts: Facts, policy: Policy, step: Step) -> Shape 
         return _steady(rollout, facts, bounds)
     if rollout.promoting:
         return whole(bounds, now)
-    if within and now.stable and now.canary and now.share * 100 >= step.weight:
+    if not within:  # `spec.replicas` has changed: as if it had begun with these, so that stable gets its part of them
+        return planned([item.weight for item in policy.steps], bounds)[min(rollout.step, len(policy.steps) - 1)]
+    if now.stable and now.canary and now.share * 100 >= step.weight:
         return now
     return shape_for(step.weight, bounds, now)
 
@@ -104,6 +114,11 @@ def _may_carry(facts: Facts, policy: Policy) -> bool:
         return facts.unroutable is None
     known = facts.probed >= facts.canary.ready and not facts.unreachable
     return known and not policy.paused and facts.unroutable is None and facts.pending is None
+
+
+def _unroutable(facts: Facts) -> Note | None:
+    """Why pods that are ready get no weight, where the route itself is in force."""
+    return facts.unroutable if facts.canary.ready and facts.pending is None else None
 
 
 def _exposed(rollout: Rollout, facts: Facts, step: Step) -> bool:

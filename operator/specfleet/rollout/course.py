@@ -7,10 +7,12 @@ from specfleet.api import names
 from specfleet.api.reasons import Reason, named
 from specfleet.judgement.guards import Guard, first_failure
 from specfleet.judgement.verdict import Verdict
+from specfleet.resources.devices import told
 from specfleet.rollout import margins, orders
 from specfleet.rollout.canary import advance
+from specfleet.rollout.capacity import in_words
 from specfleet.rollout.contest import noticed, stalled
-from specfleet.rollout.facts import arm_facts, canary_facts, cannot_lend, policy, probe_unknown, verdict
+from specfleet.rollout.facts import arm_facts, canary_facts, cannot_lend, policy, probe_unknown, steps_of, verdict
 from specfleet.rollout.memory import Decision, Memory, Rollout
 from specfleet.rollout.note import Note
 from specfleet.rollout.orders import Mark
@@ -66,8 +68,9 @@ def _finish(scene: Scene, course: Course) -> Course:
     fresh = tuple(decision for decision in course.memory.decisions if decision not in known)
     if course.hold.reason is not Reason.CANARY_ABORTED and (contest := stalled(scene, course.memory)):
         course = replace(course, hold=contest)
-    if course.hold.reason is Reason.WAITING_FOR_GPUS and scene.seen.devices:
-        course = replace(course, hold=Note(course.hold.reason, f"{course.hold.message}; {scene.seen.devices}"))
+    if course.hold.reason is Reason.WAITING_FOR_GPUS and scene.seen.devices is not None:
+        nodes = told(scene.seen.devices, scene.spec.accelerator.resource)
+        course = replace(course, hold=Note(course.hold.reason, f"{course.hold.message}; {nodes}"))
     marks = course.marks
     if scene.spec.replicas and not course.create:
         marks = (*marks, *orders.unanswered(scene, marks))
@@ -98,7 +101,9 @@ def _started(scene: Scene, coming: Revision) -> Decision:
     if stable is None:
         return Decision(scene.now, Reason.REVISION_CREATED, f"{coming.name} is the first revision", coming.name)
     rejected = f"{stable.name} is rejected ({stable.aborted})"
-    message = f"{coming.name} starts; {rejected if scene.roles.undoing else f'{stable.name} stays stable'}"
+    undoing = scene.roles.undoing
+    plan = in_words(scene.spec, () if undoing else steps_of(scene.spec))
+    message = f"{coming.name} starts; {rejected if undoing else f'{stable.name} stays stable'}; {plan}"
     return Decision(scene.now, Reason.CANARY_STARTED, message, coming.name)
 
 
@@ -179,9 +184,10 @@ def _rest(scene: Scene) -> Note:
 
 def _not_ready(revision: Revision, otherwise: Reason, wanted: int | None = None) -> Note:
     ready = f"{revision.ready} of {revision.wanted if wanted is None else wanted} pods of {revision.name} ready"
-    for pod in revision.pods:
-        if pod.unschedulable:
-            return Note(Reason.WAITING_FOR_GPUS, f"{ready}; {pod.name}: {pod.unschedulable}")
+    if revision.roomless:
+        return Note(Reason.WAITING_FOR_GPUS, f"{ready}; {revision.roomless}")
+    if revision.refused:
+        return Note(Reason.API_ERROR, f"{ready}; {revision.refused}")
     for pod in revision.pods:
         if pod.trouble:
             reason = Reason.IMAGE_UNAVAILABLE if pod.trouble.startswith(PULLING) else Reason.PODS_CRASHING
@@ -270,5 +276,4 @@ def _must_carry_all(facts: Facts) -> bool:
 
 def _must_borrow(scene: Scene, canary: Revision) -> bool:
     """No limit was set, no GPU is free to surge, and the rest of stable can hold the load of late."""
-    stuck = any(pod.unschedulable for pod in canary.pods)
-    return stuck and scene.spec.rollout.max_surge is None and not cannot_lend(scene)
+    return bool(canary.roomless) and scene.spec.rollout.max_surge is None and not cannot_lend(scene)

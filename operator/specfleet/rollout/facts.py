@@ -26,7 +26,7 @@ SPLIT_MOST = 2.0
 
 def verdict(scene: Scene, stable: Revision, canary: Revision, evidence: Evidence, rollout: Rollout) -> Verdict:
     """The judge's verdict on the evidence, with the user's margins."""
-    return judge(evidence, comparable(stable, canary), margins.policy(scene.spec, margins.planned(rollout)))
+    return judge(evidence, comparable(stable, canary), margins.policy(scene.spec, margins.begun_with(rollout)))
 
 
 def policy(scene: Scene, rollout: Rollout) -> Policy:
@@ -79,13 +79,23 @@ def canary_facts(
         split=split(scene, canary, rollout, evidence),
         drafts=scene.seen.canary.recent.drafts,
         cannot_lend="" if rollout.borrowed or scene.spec.rollout.max_surge is not None else cannot_lend(scene),
+        roomless=roomless(scene),
     )
 
 
 def cannot_lend(scene: Scene) -> str:
     """Why stable could not give up a pod for a canary; empty if it could."""
     stable = scene.roles.stable
-    return scene.overload((stable.ready if stable else 0) - 1)
+    return roomless(scene) or scene.overload((stable.ready if stable else 0) - 1)
+
+
+def roomless(scene: Scene) -> str:
+    """Why a pod that stable gives up would make no room: its node no longer has what the pod holds. Empty if it has, or
+    where nobody knows."""
+    stable, devices = scene.roles.stable, scene.seen.devices or {}
+    lost = sorted(node for node, item in devices.items() if item.lost)
+    here = [node for node in lost if stable and any(pod.node == node for pod in stable.pods)]
+    return f"what leaves {here[0]} makes no room there" if here else ""
 
 
 def unroutable(scene: Scene, canary: Revision, rollout: Rollout) -> Note | None:

@@ -8,7 +8,7 @@ from specfleet.judgement.guards import MAX_UNPREDICTED
 from specfleet.judgement.verdict import Metric
 from specfleet.rollout.course import Course
 from specfleet.rollout.facts import fit
-from specfleet.rollout.margins import planned, resolvable
+from specfleet.rollout.margins import begun_with, resolvable
 from specfleet.rollout.scene import ArmSeen, Scene
 from specfleet.rollout.world import Raw, Revision
 from specfleet.telemetry.derived import acceptance_rate, step_time, time_per_output_token, tokens_per_step
@@ -77,4 +77,4 @@ def resolved(scene: Scene, course: Course) -> Mapping[Metric, float]:
     if course.verdict is None:
         return {}
     evidence = scene.seen.evidence if rollout and scene.seen.evidence_of == rollout.uids else EMPTY
-    return resolvable(scene.spec, evidence, planned(rollout))
+    return resolvable(scene.spec, evidence, begun_with(rollout))

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.judgement.judge import Policy, resolvable_margin
 from specfleet.judgement.verdict import Metric
+from specfleet.rollout.capacity import bounds_of, outage
 from specfleet.rollout.compared import hides
 from specfleet.rollout.memory import Rollout
-from specfleet.rollout.shape import Bounds, Shape, limit, shape_for
+from specfleet.rollout.shape import Shape, planned
 from specfleet.telemetry.evidence import EMPTY, Evidence
 
 WIDENED = 3  # the most, in percent or points, by which a margin that the user did not set follows the pods
@@ -20,26 +21,10 @@ FIELDS = {
 }
 
 
-def bounds_of(spec: SpecDecodeDeploymentSpec, borrowed: bool) -> Bounds:
-    """How many pods a rollout may have. Unless the user says, it surges one pod, or borrows it from stable."""
-    replicas, rollout = spec.replicas, spec.rollout
-    surge = limit(rollout.max_surge, replicas, up=True)
-    unavailable = limit(rollout.max_unavailable, replicas, up=False)
-    if surge is None:
-        surge = 0 if borrowed else 1
-    if unavailable is None:
-        unavailable = 0 if surge else 1
-    # More than as many again is of no use to a rollout.
-    return Bounds(replicas, min(surge, replicas), unavailable if surge or unavailable else 1)
-
-
 def last_shape(spec: SpecDecodeDeploymentSpec) -> Shape | None:
     """The pods at the last step, from a stable fleet at rest; None where no split leaves both arms a pod."""
-    shape: Shape | None = Shape(0, spec.replicas)
-    for weight in [step.weight for step in spec.rollout.steps if step.weight is not None] or [50]:
-        if shape is not None and not (shape.canary and shape.share * 100 >= weight):
-            shape = shape_for(weight, bounds_of(spec, borrowed=False), shape)
-    return shape
+    weights = [step.weight for step in spec.rollout.steps if step.weight is not None] or [50]
+    return planned(weights, bounds_of(spec, borrowed=False))[-1]
 
 
 def max_blocks(spec: SpecDecodeDeploymentSpec) -> int:
@@ -54,7 +39,7 @@ def last_pods(spec: SpecDecodeDeploymentSpec) -> tuple[int, int] | None:
     return (shape.canary, shape.stable) if shape else None
 
 
-def planned(rollout: Rollout | None) -> Shape | None:
+def begun_with(rollout: Rollout | None) -> Shape | None:
     """What `last_pods` was when it began; None where that is not known."""
     return Shape(*rollout.pods) if rollout and rollout.pods else None
 
@@ -104,7 +89,8 @@ def remarks(
     if not spec.replicas:
         return
     if shape is None:
-        yield "spec.rollout.maxSurge leaves no room for a canary beside a pod of stable; allow a surge or add replicas"
+        alone = "spec.rollout.maxSurge leaves no room for a canary beside the only pod of stable: it waits for Promote"
+        yield f"{alone}, and then {outage(spec.pod.startup_seconds)}; allow a surge or add replicas"
         return
     for metric, least in (measured or resolvable(spec)).items():
         yield from _remark(spec, metric, shape, math.ceil(least) if measured else least, begun)

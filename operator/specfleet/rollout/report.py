@@ -5,53 +5,42 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from specfleet.api import names
-from specfleet.api.conditions import Status, Type, condition, find, merge
+from specfleet.api.conditions import merge
 from specfleet.api.reasons import Reason
-from specfleet.api.validation import findings, not_implemented
+from specfleet.api.validation import findings
 from specfleet.judgement.verdict import Metric
-from specfleet.resources.revision import render
+from specfleet.rollout.capacity import foreseen, plan_rows
 from specfleet.rollout.comparison import left_out
+from specfleet.rollout.conditions import conditions, refused, told
 from specfleet.rollout.course import Course
 from specfleet.rollout.facts import steps_of
 from specfleet.rollout.figures import fitting, measured, per_token, resolved
 from specfleet.rollout.judged import metric, self_check
-from specfleet.rollout.margins import planned, remarks
-from specfleet.rollout.note import Note
+from specfleet.rollout.margins import begun_with, remarks
 from specfleet.rollout.orders import ignored
-from specfleet.rollout.revision import first_difference
 from specfleet.rollout.routefindings import route_findings
 from specfleet.rollout.scene import ArmSeen, Scene
 from specfleet.rollout.waiting import reachable_percent
 from specfleet.rollout.world import Raw, Revision, rfc3339
 
-QUIET = (Reason.STABLE, Reason.RETAINING_OLD, Reason.SCALED_TO_ZERO, Reason.CANARY_ABORTED)
 MAX_SHORT = 253
-STALLED = (
-    Reason.CANARY_ABORTED,
-    Reason.NAME_TAKEN,
-    Reason.GATEWAY_NOT_FOUND,
-    Reason.ROUTE_CONFLICT,
-    Reason.ROUTE_CONTESTED,
-    Reason.ROUTE_NOT_FOUND,
-    Reason.ROUTE_UNUSABLE,
-)
 
 
 def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -> dict[str, Any]:
     """The whole status, camelCase, without anything unknown. `problems` say why the newest spec is not in force."""
     old = scene.sdd.get("status") or {}
-    hold = _hindered(scene, problems) or _awake(course.hold, old)
+    hold = told(scene, course, problems)
     stable, canary = scene.roles.stable, scene.roles.canary
     judged, least = course.verdict.metrics if course.verdict else (), resolved(scene, course)
     known: dict[str, Any] = {
         "observedGeneration": _generation(scene.sdd),
-        "conditions": merge(old.get("conditions") or (), _conditions(scene, hold, problems), time),
+        "conditions": merge(old.get("conditions") or (), conditions(scene, hold, problems), time),
         "reason": str(hold.reason),
         "message": _clip(hold.message),
         "replicas": min(scene.spec.replicas, sum(item.ready for item in scene.revisions.values())),
         "selector": f"{names.DEPLOYMENT}={scene.name}",
         "stable": _arm(scene, stable, scene.seen.stable, old.get("stable") or {}),
-        "canary": _arm(scene, canary, scene.seen.canary, old.get("canary") or {}),
+        "canary": _canary(scene, canary, old.get("canary") or {}),
         "weight": _weight(scene) if canary else None,
         "step": _step(scene, course) if canary else None,
         "proposalLength": _proposal_length(stable or scene.roles.target, canary),
@@ -75,12 +64,7 @@ def invalid(sdd: Raw, problems: tuple[str, ...], time: str) -> dict[str, Any]:
     """The status of an SDD that never had a valid spec."""
     old, generation = sdd.get("status") or {}, _generation(sdd)
     text = "; ".join(problems)
-    new = [
-        condition(Type.READY, "False", Reason.CONFIG_INVALID, text, generation),
-        condition(Type.STALLED, "True", Reason.CONFIG_INVALID, text, generation),
-        condition(Type.CONFIG_VALID, "False", Reason.CONFIG_INVALID, text, generation),
-    ]
-    conditions = merge(old.get("conditions") or (), new, time)
+    conditions = merge(old.get("conditions") or (), refused(text, generation), time)
     reason = str(Reason.CONFIG_INVALID)
     return {"observedGeneration": generation, "conditions": conditions, "reason": reason, "message": _clip(text)}
 
@@ -99,71 +83,11 @@ def _news(status: Mapping[str, Any]) -> list[Any]:
     return [conditions, revisions, step, *rest]
 
 
-def _conditions(scene: Scene, hold: Note, problems: tuple[str, ...]) -> list[dict[str, Any]]:
-    generation = _generation(scene.sdd)
-
-    def say(type: Type, value: bool, reason: Reason, message: str) -> dict[str, Any]:
-        state: Status = "True" if value else "False"
-        return condition(type, state, reason, message, generation)
-
-    serving = any(item.ready for item in scene.revisions.values() if item.name in scene.carriers and item.promoted)
-    ready = not scene.spec.replicas or (scene.roles.stable is not None and (serving or _canary_carries(scene)))
-    stalled = hold.reason in STALLED or bool(problems)
-    why = Note(Reason.CONFIG_INVALID, "; ".join(problems)) if problems and hold.reason not in STALLED else hold
-    said = [
-        say(Type.READY, ready, hold.reason, hold.message),
-        say(Type.RECONCILING, not stalled and hold.reason not in QUIET, hold.reason, hold.message),
-        say(Type.STALLED, stalled, why.reason, why.message),
-        say(Type.CONFIG_VALID, not problems, Reason.CONFIG_ACCEPTED, "the spec is in force")
-        if not problems
-        else say(Type.CONFIG_VALID, False, Reason.CONFIG_INVALID, "; ".join(problems)),
-    ]
-    if missing := not_implemented(scene.spec):
-        text = f"accepted, but without effect in this version: {', '.join(missing)}"
-        said.append(say(Type.NOT_IMPLEMENTED, True, Reason.NOT_IMPLEMENTED, text))
-    if outdated := _outdated(scene):
-        text = f"a restart would change the pods: {outdated}"
-        said.append(say(Type.TEMPLATE_OUTDATED, True, Reason.TEMPLATE_CHANGED, text))
-    return said
-
-
 def _findings(scene: Scene, least: Mapping[Metric, float]) -> tuple[str, ...]:
     objects, route = scene.objects, scene.routing.route
     around = route_findings(scene.sdd, scene.spec.traffic, route, objects.gateways, objects.neighbours)
-    margins = remarks(scene.spec, least, planned(scene.memory.rollout))
+    margins = remarks(scene.spec, least, begun_with(scene.memory.rollout))
     return (*findings(scene.spec), *margins, *around)
-
-
-def _outdated(scene: Scene) -> str:
-    """How this operator would render stable's pods differently from what is frozen; empty where it would not."""
-    stable = scene.roles.stable
-    if stable is None or stable is not scene.roles.target:
-        return ""
-    return first_difference(stable.payload.get("template"), render(scene.name, stable.name, scene.spec)["template"])
-
-
-def _canary_carries(scene: Scene) -> bool:
-    canary = scene.roles.canary
-    return canary is not None and canary.ready > 0 and canary.name in scene.carriers
-
-
-def _hindered(scene: Scene, problems: tuple[str, ...]) -> Note | None:
-    if problems:
-        return Note(Reason.CONFIG_INVALID, f"the last valid spec stays in force: {'; '.join(problems)}")
-    if scene.seen.refused:
-        return Note(Reason.API_ERROR, scene.seen.refused)
-    if not scene.seen.taken:
-        return None
-    return Note(Reason.NAME_TAKEN, f"{', '.join(scene.seen.taken)}: exists and is not ours; it is left alone")
-
-
-def _awake(hold: Note, old: Mapping[str, Any]) -> Note:
-    """After a rest at zero replicas, pods that have yet to come are no outage, until the first was ready."""
-    ready = find(old.get("conditions") or (), Type.READY) or {}
-    waking = ready.get("status") == "False" and ready.get("reason") == Reason.WAITING_FOR_PODS
-    if hold.reason is Reason.STABLE_UNAVAILABLE and (waking or ready.get("reason") == Reason.SCALED_TO_ZERO):
-        return Note(Reason.WAITING_FOR_PODS, hold.message)
-    return hold
 
 
 def _generation(sdd: Raw) -> int:
@@ -187,6 +111,15 @@ def _arm(scene: Scene, revision: Revision | None, seen: ArmSeen, old: Raw) -> di
         "kvCache": fitting(scene, revision),
     }
     return {key: value for key, value in known.items() if value is not None}
+
+
+def _canary(scene: Scene, canary: Revision | None, old: Mapping[str, Any]) -> dict[str, Any] | None:
+    said = _arm(scene, canary, scene.seen.canary, old)
+    if said is None or not scene.spec.replicas:
+        return said
+    steps = () if scene.roles.undoing else steps_of(scene.spec)
+    plan = foreseen(steps, scene.bounds(scene.borrows))
+    return {**said, "plan": plan_rows(plan, scene.routing.gateway, scene.spec.accelerator.count, scene.spec.replicas)}
 
 
 def _weight(scene: Scene) -> str:
@@ -226,6 +159,7 @@ def _step(scene: Scene, course: Course) -> dict[str, Any] | None:
         "of": len(steps),
         "askedWeight": "100%" if promoting else str(step),
         "reachable": f"{reachable}%" if short else None,
+        "since": None if course.turn.rollout.reached is None else rfc3339(course.turn.rollout.reached),
     }
     return {key: value for key, value in known.items() if value is not None}
 

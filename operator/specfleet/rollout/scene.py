@@ -7,8 +7,9 @@ from typing import Any
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.judgement.guards import ProbeFacts
 from specfleet.judgement.selfcheck import SelfCheck
+from specfleet.resources.devices import Devices
 from specfleet.resources.evidence import read_evidence
-from specfleet.rollout.margins import bounds_of
+from specfleet.rollout.capacity import bounds_of
 from specfleet.rollout.memory import Memory
 from specfleet.rollout.roles import Roles, assign
 from specfleet.rollout.routing import Routing, selected, through_route, through_service
@@ -46,11 +47,11 @@ class Seen:
     `evidence_of` are the uids of the two revisions that the evidence compares, stable first; `dropped` counts what was
     in no block of it, by reason, as it stood when the last block was complete. `load` is the fleet's peak of late.
     `check` is what halves of stable's pods showed against each other. `probes` is by (pod uid, restarts): a pod without
-    an entry has not finished its probes. By pod uid: `idle` is when a scrape last saw it without requests, `quiet` when
-    a new one was last seen; none or 0 means unknown. `taken` are names ("Service/llama") that exist and are not ours;
-    `refused` is what the API server said to a write of this pass; `rival` is an older SDD that has the same route or
-    hostname; `devices` says which nodes have accelerators free. `since` is when the looking began: the time before, in
-    which the operator was away, counts nowhere.
+    an entry has not finished its probes. By pod uid: `idle` is when a scrape last saw it without requests, `requested`
+    when a new one was last seen; none or 0 means unknown. `taken` are names ("Service/llama") that exist and are not
+    ours; `refused` is what the API server said to a write of this pass; `rival` is an older SDD that has the same route
+    or hostname; `devices` is what each node has of the accelerators, None where that is not known or nothing waits for
+    any. `since` is when the looking began: the time before, in which the operator was away, counts nowhere.
     """
 
     since: float = 0.0
@@ -63,11 +64,11 @@ class Seen:
     load: Load | None = None
     check: SelfCheck | None = None
     idle: Mapping[str, float] = field(default_factory=dict)
-    quiet: Mapping[str, float] = field(default_factory=dict)
+    requested: Mapping[str, float] = field(default_factory=dict)
     taken: tuple[str, ...] = ()
     refused: str = ""
     rival: str = ""
-    devices: str = ""
+    devices: Mapping[str, Devices] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class Scene:
         """No GPU is free and the user set no surge: pods go before others come. A rollout remembers that it does so."""
         if self.memory.rollout:
             return self.memory.rollout.borrowed
-        stuck = any(pod.unschedulable for revision in self.revisions.values() for pod in revision.pods)
+        stuck = any(revision.roomless for revision in self.revisions.values())
         return stuck and self.spec.rollout.max_surge is None
 
     def bounds(self, borrowed: bool) -> Bounds:

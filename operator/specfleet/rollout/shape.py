@@ -1,5 +1,6 @@
 """How many pods of each arm carry a weight: the fewest moves within maxSurge and maxUnavailable. Pure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -57,6 +58,17 @@ def _nearest(weight: int, total: int, now: Shape) -> Shape:
     least = max(1, -(-weight * total // 100))
     canary = min(max(least, min(now.canary, total - now.stable)), total - 1)
     return Shape(canary, total - canary)
+
+
+def planned(weights: Iterable[int], bounds: Bounds) -> list[Shape | None]:
+    """The pods for these weights one after the other, from a stable fleet at rest; None as `shape_for` says."""
+    shape: Shape | None = Shape(0, bounds.replicas)
+    found: list[Shape | None] = []
+    for weight in weights:
+        if shape is not None and not (shape.canary and shape.share * 100 >= weight):
+            shape = shape_for(weight, bounds, shape)
+        found.append(shape)
+    return found
 
 
 def whole(bounds: Bounds, now: Shape) -> Shape:

@@ -11,14 +11,13 @@ from specfleet.rollout.backends import announces, base_weight, following
 from specfleet.rollout.contest import answered, withholds
 from specfleet.rollout.course import Course
 from specfleet.rollout.facts import steps_of
+from specfleet.rollout.lingering import lingering
 from specfleet.rollout.preconditions import Verb, Write, applied, deleted
-from specfleet.rollout.roles import hard
 from specfleet.rollout.routing import is_our_service
 from specfleet.rollout.scene import Scene
 from specfleet.rollout.turn import Turn, step_at
-from specfleet.rollout.world import Pod, Revision
+from specfleet.rollout.world import Revision
 
-QUIET_SECONDS = 10.0  # without a new request, after which a data plane has surely heard that a revision left the route
 REWRITE_SECONDS = 2.0  # between two writes over what somebody else wrote
 
 
@@ -29,7 +28,7 @@ class Shift:
     lowering: tuple[Write, ...] = ()
     raising: tuple[Write, ...] = ()
     share: int | None = None  # percent that they give the canary by the route
-    parts: Mapping[str, int] = field(default_factory=dict)  # in percent by revision, as they leave the route
+    parts: Mapping[str, int] = field(default_factory=dict)  # in percent by revision, where it is known what each gets
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +44,27 @@ def shift(scene: Scene, course: Course) -> Shift:
     gone = tuple(_unused_route(scene))
     if not scene.routing.gateway:
         written = tuple(_service(scene, course.carrier, risky=course.carrier is None))
-        return Shift(gone, written) if course.carrier is None else Shift((*gone, *written))
+        parts = {course.carrier: 100} if course.carrier else {}
+        return Shift(gone, written) if course.carrier is None else Shift((*gone, *written), parts=parts)
     split = wanted(scene, course)
-    service = tuple(_pointed(scene))
+    service = tuple(_pointed(scene, course))
     route = tuple(_route(scene, course, split))
     canary = scene.roles.canary
     share = split.parts.get(canary.name, 0) if canary and route else None
     if _rises(scene, split):
         return Shift((*gone, *service), route, share, split.parts)
     return Shift((*gone, *service, *route), (), share, split.parts)
+
+
+def remaining(scene: Scene, requests: Shift) -> frozenset[str]:
+    """Whose pods are capacity, when this pass drains any, for what others may spare.
+
+    A Service that is narrowed is so by then. A route may be read later or sooner: there it is who carries before and
+    after, and not whom only `Service <name>` selects, since what comes by the route does not reach them.
+    """
+    if not requests.parts:
+        return scene.carriers
+    return scene.routing.carriers & requests.parts.keys() if scene.routing.gateway else frozenset(requests.parts)
 
 
 def _service(scene: Scene, revision: str | None, risky: bool) -> Iterator[Write]:
@@ -66,14 +77,23 @@ def _service(scene: Scene, revision: str | None, risky: bool) -> Iterator[Write]
     yield from applied(desired, live, why, risky)
 
 
-def _pointed(scene: Scene) -> Iterator[Write]:
-    """With a gateway `Service <name>` follows stable, but only while no route sends requests by it."""
-    home = scene.roles.stable or scene.roles.target
+def _pointed(scene: Scene, course: Course) -> Iterator[Write]:
+    """With a gateway `Service <name>` follows stable, but only while no route sends requests by it. Where stable serves
+    nobody it is whom the route gives everything: without that, callers inside the cluster would find nobody."""
+    stable, sole = scene.roles.stable, scene.routing.sole
+    home = stable or scene.roles.target
     if home is None:
         return
-    free = scene.roles.stable is None or not scene.selected or not scene.routing.uses(scene.name)
+    if stable and sole and _empties(scene, course, stable) and (alone := scene.revisions.get(sole)) and alone.ready:
+        home = alone
+    free = stable is None or not scene.selected or not scene.routing.uses(scene.name)
     one = home.name if free or scene.selected == home.name else scene.selected
     yield from _service(scene, one, risky=False)
+
+
+def _empties(scene: Scene, course: Course, stable: Revision) -> bool:
+    """Stable has no pod that serves, or its last one goes in this pass."""
+    return not stable.ready or not (course.wanted.get(stable.name, 0) or lingering(scene, stable))
 
 
 def wanted(scene: Scene, course: Course) -> Split:
@@ -181,7 +201,11 @@ def _may_write(scene: Scene) -> bool:
 
 
 def _backend(scene: Scene, revision: str) -> str:
-    """`Service <name>` where it leads to this revision and its endpoints are there; else the revision's own Service."""
+    """`Service <name>` where it leads to this revision and its endpoints are there; else the revision's own Service,
+    which all but stable keep once it has their requests."""
+    stable = scene.roles.stable
+    if stable and stable.name != revision and scene.routing.uses(revision):
+        return revision
     if scene.selected != revision and not (scene.roles.stable is None and not scene.selected):
         return revision
     known = scene.revisions.get(revision)
@@ -222,38 +246,3 @@ def _unused_route(scene: Scene) -> Iterator[Write]:
     live = scene.objects.routes.get(scene.name)
     if scene.spec.traffic.gateway is None and live is not None and is_ours(live, scene.uid):
         yield deleted(live, "spec.traffic.gateway is not set any more")
-
-
-def remaining(scene: Scene, requests: Shift) -> frozenset[str]:
-    """Who carries before and after the writes of this pass: only their pods are capacity for what others may spare.
-
-    Behind a gateway not whom only `Service <name>` selects: what comes by the route does not reach them.
-    """
-    return scene.routing.carriers & requests.parts.keys() if requests.parts else scene.carriers
-
-
-def lingering(scene: Scene, revision: Revision) -> int:
-    """Pods that a revision keeps, whatever is wanted of it, because requests may still reach it by the route.
-
-    While it is in the route as many as its share needs, but for the one that makes room for another. After that all,
-    until requests have come no more for a while, or `drainSeconds` have passed since the route was written and every
-    gateway has read it: a data plane can be far behind what its controller says.
-    """
-    routing = scene.routing
-    if not routing.gateway or hard(revision.aborted) or not revision.ready:
-        return 0
-    if share := routing.percent(revision.name):
-        fewest = scene.bounds(scene.borrows).fewest
-        return max(1, -(-share * fewest // 100) - 1)
-    return revision.wanted if any(_loud(scene, pod) for pod in revision.pods if pod.taking_traffic) else 0
-
-
-def _loud(scene: Scene, pod: Pod) -> bool:
-    """Requests may still come: it is not long ago that one came. Where none has come since the revision left the route,
-    the data plane may not even have begun to send them."""
-    routing, seen = scene.routing, scene.seen.quiet.get(pod.uid, 0.0)
-    written = scene.seen.since if routing.changed is None else routing.changed
-    late = scene.now >= written + scene.spec.pod.drain_seconds
-    if late or seen > written:
-        return not (late and routing.pending is None) and scene.now < seen + QUIET_SECONDS
-    return True

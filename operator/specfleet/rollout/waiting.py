@@ -32,6 +32,15 @@ def _growing(rollout: Rollout) -> Reason:
     return Reason.CANARY_PROMOTING if rollout.promoting else Reason.CANARY_STARTING
 
 
+def opening(rollout: Rollout, facts: Facts, step: Step, shape: Shape) -> Note:
+    """The canary is about to get its first requests, or to get them back."""
+    if rollout.promoting:
+        goes = f"requests go to the canary ({shape.canary} of {shape.canary + shape.stable} pods)"
+        return Note(Reason.CANARY_PROMOTING, goes)
+    whom = "" if step.cohort else " of the traffic"
+    return Note(Reason.CANARY_STARTING, f"{describe(step, shape, facts.weight is not None)}{whom} goes to the canary")
+
+
 def shifting(rollout: Rollout, facts: Facts, step: Step, shape: Shape) -> Note | None:
     """The route does not give the canary yet what the step asks for, or what its pods can carry of it."""
     if facts.weight is None or (step.cohort and not rollout.promoting):
@@ -40,6 +49,12 @@ def shifting(rollout: Rollout, facts: Facts, step: Step, shape: Shape) -> Note |
     if facts.weight >= asked:
         return None
     return Note(_growing(rollout), f"the route goes from {facts.weight}% to {asked}%")
+
+
+def roomless(facts: Facts, shape: Shape) -> Note | None:
+    """What stable would give up for the canary would be lost to both."""
+    grows, shrinks = shape.canary > facts.canary.wanted, shape.stable < facts.stable.wanted
+    return Note(Reason.WAITING_FOR_GPUS, facts.roomless) if grows and shrinks and facts.roomless else None
 
 
 def short(rollout: Rollout, facts: Facts, shape: Shape) -> Note | None:
@@ -51,10 +66,11 @@ def short(rollout: Rollout, facts: Facts, shape: Shape) -> Note | None:
 
 
 def _starting(rollout: Rollout, facts: Facts, shape: Shape) -> Note:
-    stuck = [pod for pod in facts.canary.pods if pod.unschedulable]
-    if stuck:
+    if facts.canary.roomless:
         lend = f"; stable cannot lend a pod: {facts.cannot_lend}" if facts.cannot_lend else ""
-        return Note(Reason.WAITING_FOR_GPUS, f"{stuck[0].name}: {stuck[0].unschedulable}{lend}")
+        return Note(Reason.WAITING_FOR_GPUS, f"{facts.canary.roomless}{lend}")
+    if facts.canary.refused:
+        return Note(Reason.API_ERROR, facts.canary.refused)
     trouble = next((f"; {pod.name}: {pod.trouble}" for pod in facts.canary.pods if pod.trouble), "")
     ready = f"{facts.canary.ready} of {shape.canary} canary pods ready"
     return Note(_growing(rollout), f"{ready}, {facts.stable.ready} of stable's serve and {shape.stable} will{trouble}")

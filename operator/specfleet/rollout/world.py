@@ -9,6 +9,7 @@ from typing import Any
 from specfleet.api import names
 
 Raw = Mapping[str, Any]
+QUOTA = "exceeded quota"
 STUCK = ("CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "CreateContainerConfigError")
 
 
@@ -95,6 +96,20 @@ class Revision:
         """Pods whose serving label is off, the first to be deleted first: they finish what they hold and then go."""
         out = [pod for pod in self.pods if not pod.serving and not pod.going]
         return tuple(sorted(out, key=lambda pod: pod.deletion_cost))
+
+    @property
+    def refused(self) -> str:
+        """Why pods of it cannot even be created, as its Deployment says: a quota, an admission webhook. Empty if they
+        can."""
+        conditions = ((self.deployment or {}).get("status") or {}).get("conditions") or ()
+        found = (item for item in conditions if item.get("type") == "ReplicaFailure" and item.get("status") == "True")
+        return next((str(item.get("message") or item.get("reason")) for item in found), "")
+
+    @property
+    def roomless(self) -> str:
+        """Why a pod of it finds no accelerator: the scheduler has none, or a quota is used up. Empty if each does."""
+        stuck = next((f"{pod.name}: {pod.unschedulable}" for pod in self.pods if pod.unschedulable), "")
+        return stuck or (self.refused if QUOTA in self.refused else "")
 
     @property
     def alive(self) -> bool:

@@ -15,12 +15,13 @@ from specfleet.rollout import margins
 from specfleet.rollout.compared import comparable
 from specfleet.rollout.comparison import Comparison
 from specfleet.rollout.course import Course
+from specfleet.rollout.lingering import lingering
 from specfleet.rollout.memory import Rollout
 from specfleet.rollout.moves import Drain, Fleet, Restore, Scale, moves
 from specfleet.rollout.preconditions import Verb, Write, applied, deleted, patched
 from specfleet.rollout.revision import identity, pick_hash
 from specfleet.rollout.scene import Scene
-from specfleet.rollout.traffic import Shift, lingering, remaining, shift
+from specfleet.rollout.traffic import Shift, remaining, shift
 from specfleet.rollout.world import Pod, Raw, Revision, rfc3339
 
 SETTLE_SECONDS = 3.0  # endpoints take a moment to reach every proxy: a pod is not idle before
@@ -203,7 +204,7 @@ def _evidence(scene: Scene, rollout: Rollout | None) -> dict[str, str]:
     found = {EVIDENCE: seen.evidence.to_json()} if seen.evidence.blocks else {}
     if seen.evidence.blocks or seen.dropped:
         block_seconds = scene.spec.rollout.analysis.block_seconds
-        policy = margins.policy(scene.spec, margins.planned(rollout))
+        policy = margins.policy(scene.spec, margins.begun_with(rollout))
         by = (comparable(stable, canary), policy, block_seconds, seen.dropped)
         found[COMPARED] = Comparison(rollout.uids, stable.name, canary.name, *by).to_json()
     return found
