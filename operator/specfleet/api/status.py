@@ -42,11 +42,22 @@ class RevisionStatus(Part):
     """Pods that serve."""
 
 
+class GuardStatus(Part):
+    """What one guard says of the canary."""
+
+    name: Short
+    """alive, correct, accepting, errors or progress."""
+    state: Literal["passing", "failing", "unknown"]
+    """passing, failing or unknown, which is no pass."""
+    message: Text
+    """What is known, with the numbers; worded anew only when they move."""
+
+
 class CanaryStatus(RevisionStatus):
     """The revision that is on its way."""
 
-    guards: Text | None = None
-    """What the guards say: alive, correct, accepting, errors, progress."""
+    guards: Annotated[tuple[GuardStatus, ...], Field(max_length=16, json_schema_extra=map_list("name"))] = ()
+    """Each guard of the canary, in the order in which they are asked."""
 
 
 class StepStatus(Part):

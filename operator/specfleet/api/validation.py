@@ -42,8 +42,6 @@ def _not_implemented(spec: SpecDecodeDeploymentSpec) -> Iterator[str]:
         yield "spec.speculation.tuning.mode"
     if spec.slo is not None:
         yield "spec.slo"
-    if spec.rollout.probes:
-        yield "spec.rollout.probes"
     if spec.request_log.enabled:
         yield "spec.requestLog.enabled"
 
