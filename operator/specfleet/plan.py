@@ -14,11 +14,12 @@ from specfleet.api.validation import parse
 from specfleet.rollout.course import Course, chart
 from specfleet.rollout.memory import Decision
 from specfleet.rollout.preconditions import Verb, Write
+from specfleet.rollout.probing import Asking, askings
 from specfleet.rollout.report import QUIET, invalid, status
 from specfleet.rollout.revision import identity
 from specfleet.rollout.roles import Roles
 from specfleet.rollout.scene import Scene, Seen, remembered, set_scene
-from specfleet.rollout.world import Objects, Pod, Raw, rfc3339
+from specfleet.rollout.world import Objects, Raw, rfc3339
 from specfleet.rollout.writes import writes
 from specfleet.tuning.lengths import tokens_per_step_by_length
 
@@ -41,7 +42,7 @@ class Event:
 class Plan:
     """What a pass does. Writes go in order and stop at the first failure; `status` is None where nothing is reported.
 
-    `probe` are the pods that have yet to answer the probe prompts; `roles` tells the scraper which pods form which arm,
+    `probe` are the pods to be asked probe prompts; `roles` tells the scraper which pods form which arm,
     `carrying` that the canary gets requests; `tokens_per_step` is stable's at proposal lengths 1, 2, ... up to its own.
     """
 
@@ -49,17 +50,11 @@ class Plan:
     status: dict[str, Any] | None = None
     events: tuple[Event, ...] = ()
     next: float = REST_SECONDS
-    probe: tuple[Pod, ...] = ()
+    probe: tuple[Asking, ...] = ()
     roles: Roles | None = None
     carrying: bool = False
     tokens_per_step: tuple[float, ...] = ()
     spec: SpecDecodeDeploymentSpec | None = None
-
-    @property
-    def probed_payload(self) -> Raw:
-        """The frozen payload of the revision that the pods to be probed belong to."""
-        asked = (self.roles.canary or self.roles.target) if self.roles else None
-        return asked.payload if asked else {}
 
 
 def plan(sdd: Raw, objects: Objects, seen: Seen, now: float, terminating: bool = False) -> Plan:
@@ -81,7 +76,7 @@ def plan(sdd: Raw, objects: Objects, seen: Seen, now: float, terminating: bool =
         status=status(scene, course, problems, rfc3339(now)),
         events=(*_rejected(sdd, problems), *(_event(decision) for decision in course.decided)),
         next=_next(scene, course, planned),
-        probe=_to_probe(scene),
+        probe=askings(scene),
         roles=scene.roles,
         tokens_per_step=tokens_per_step_by_length(seen.stable.recent),
         carrying=scene.roles.canary is not None and scene.routing.sole is None,
@@ -137,11 +132,3 @@ def _next(scene: Scene, course: Course, planned: tuple[Write, ...]) -> float:
     if scene.roles.canary and scene.seen.canary.fell:
         return min(SUSPICIOUS_SECONDS, interval)
     return interval if moving or watched else REST_SECONDS
-
-
-def _to_probe(scene: Scene) -> tuple[Pod, ...]:
-    """Ready pods of the canary, or of the first revision, that have yet to answer the probe prompts."""
-    asked = scene.roles.canary or (scene.roles.target if scene.roles.stable is None else None)
-    if asked is None:
-        return ()
-    return tuple(pod for pod in asked.pods if pod.taking_traffic and (pod.uid, pod.restarts) not in scene.seen.probes)

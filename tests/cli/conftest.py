@@ -165,13 +165,22 @@ def _first() -> tuple[Raw, list[Raw]]:
     return sdd(status=status), [*revision(STABLE, 1, 3, 2), *pods]
 
 
+GUARDS = [
+    {"name": "alive", "state": "passing", "message": "0 restarts"},
+    {"name": "correct", "state": "passing", "message": "answers are sane; agreement with stable unknown"},
+    {"name": "accepting", "state": "unknown", "message": "fewer than 200 drafts"},
+    {"name": "errors", "state": "passing", "message": "0.0 % of late answered 5xx"},
+    {"name": "progress", "state": "passing", "message": "running requests move on"},
+]
+
+
 def _canary() -> tuple[Raw, list[Raw]]:
     status = {
         "conditions": conditions(),
         "reason": "CanaryAnalysing",
         "message": "acceptance +0.3 points [-6.1, +6.7] against a margin of 5, 9 blocks",
         "stable": arm(STABLE, "3", 3, 3),
-        "canary": arm(CANARY, "5", 1, 1) | {"guards": ""},
+        "canary": arm(CANARY, "5", 1, 1) | {"guards": GUARDS},
         "ready": "4/4",
         "weight": "25%",
         "step": {"index": 1, "of": 3, "askedWeight": "5%", "reachable": "25%"},

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from specfleet.judgement.agreement import Agreement
+from specfleet.judgement.questions import PROMPTS, Question
+from specfleet.judgement.sanity import clip
 from specfleet.telemetry.counters import Tally
 from specfleet.telemetry.derived import error_share, position_acceptance
 
@@ -27,17 +30,25 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True)
 class ProbeFacts:
-    """How the arm answered the probe prompts; unknown = could not be asked. `message` tells of one that failed."""
+    """How the arm answered the probe prompts; unknown = could not be asked. `message` tells of one that failed.
+
+    Of one pod also when it had answered, in seconds since the epoch, and what it was asked; good news counts once it is
+    `settled`: what was drafted for it is known.
+    """
 
     passed: int
     failed: int
     unknown: int
     message: str
+    at: float = 0.0
+    asked: tuple[Question, ...] = ()
+    settled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class ArmFacts:
-    """All that the guards know of one arm; what is not pods and probe is as the Collector gives it."""
+    """All that the guards know of one arm; what is not pods, probe and agreement is as the Collector gives it.
+    `agreement` is with stable's greedy answers, None where it is unknown or not to be expected."""
 
     pods: tuple[PodFacts, ...]
     recent: Tally
@@ -45,6 +56,7 @@ class ArmFacts:
     running: float | None
     probe: ProbeFacts
     stalled_scrapes: int
+    agreement: Agreement | None = None
 
 
 class Guard(StrEnum):
@@ -81,11 +93,15 @@ def first_failure(canary: ArmFacts, stable: ArmFacts | None) -> Failure | None:
 
     `stable` excuses the canary from what stable suffers too, such as prompts that no drafter can guess.
     """
-    for guard, check in _CHECKS.items():
-        message = check(canary, stable)
-        if message:
-            return Failure(guard, _REASONS[guard], message, hard=guard is not Guard.ACCEPTING)
+    for guard, message in failures(canary, stable).items():
+        return Failure(guard, _REASONS[guard], message, hard=guard is not Guard.ACCEPTING)
     return None
+
+
+def failures(canary: ArmFacts, stable: ArmFacts | None) -> dict[Guard, str]:
+    """Every guard that the canary fails with what it says, in their order."""
+    found = {guard: check(canary, stable) for guard, check in _CHECKS.items()}
+    return {guard: message for guard, message in found.items() if message}
 
 
 def _dead(canary: ArmFacts, _: ArmFacts | None) -> str:
@@ -99,9 +115,16 @@ def _dead(canary: ArmFacts, _: ArmFacts | None) -> str:
 def _incorrect(canary: ArmFacts, _: ArmFacts | None) -> str:
     probe = canary.probe
     if not probe.failed:
-        return ""
+        return _disagreement(canary.agreement) if canary.agreement and canary.agreement.broken else ""
     asked = probe.passed + probe.failed + probe.unknown
     return f"{probe.failed} of {asked} probes failed" + (f": {probe.message}" if probe.message else "")
+
+
+def _disagreement(found: Agreement) -> str:
+    """Both numbers, and the prompt that tells most."""
+    numbers = f"{100 * found.canary:.0f} % with stable's, whose own agree by {100 * found.stable:.0f} %"
+    prompt, said, other = PROMPTS[found.prompt], clip(found.said), clip(found.stable_said)
+    return f"greedy answers of {found.pod} agree by {numbers}; to {prompt!r}: {said!r} where stable says {other!r}"
 
 
 def _not_accepting(canary: ArmFacts, stable: ArmFacts | None) -> str:

@@ -1,5 +1,7 @@
 """Gathers what one look at a canary knows: guards, verdict, orders, the user's policy. Pure."""
 
+from dataclasses import replace
+
 from specfleet.api.reasons import Reason
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.judgement.guards import ArmFacts, PodFacts, ProbeFacts, first_failure
@@ -9,6 +11,7 @@ from specfleet.rollout import margins
 from specfleet.rollout.memory import Rollout
 from specfleet.rollout.note import Note
 from specfleet.rollout.orders import ordered
+from specfleet.rollout.probing import agreeing
 from specfleet.rollout.scene import ArmSeen, Scene
 from specfleet.rollout.turn import Facts, Policy, Step
 from specfleet.rollout.world import Revision, rfc3339
@@ -55,7 +58,7 @@ def canary_facts(
     return Facts(
         canary=canary,
         stable=stable,
-        failure=first_failure(arm_facts(scene, canary, scene.seen.canary), arm_facts(scene, stable, scene.seen.stable)),
+        failure=first_failure(coming_facts(scene, canary), arm_facts(scene, stable, scene.seen.stable)),
         verdict=seen,
         blocks=evidence.seen,
         probed=scene.probed(canary.pods),
@@ -137,9 +140,16 @@ def arm_facts(scene: Scene, revision: Revision, seen: ArmSeen) -> ArmFacts:
         passed=sum(item.passed for item in answers),
         failed=sum(item.failed for item in answers),
         unknown=sum(item.unknown for item in answers),
-        message=next((item.message for item in answers if item.failed), ""),
+        message=next((item.message for item in answers if item.failed or item.unknown), ""),
     )
+    if not scene.seen.probing:
+        probe = ProbeFacts(0, 0, 0, "probes are off")
     return ArmFacts(pods, seen.recent, seen.last, seen.running, probe, seen.stalled)
+
+
+def coming_facts(scene: Scene, canary: Revision) -> ArmFacts:
+    """What they ask about the canary: how far it agrees with stable, too."""
+    return replace(arm_facts(scene, canary, scene.seen.canary), agreement=agreeing(scene))
 
 
 def probe_unknown(scene: Scene, revision: Revision) -> str:

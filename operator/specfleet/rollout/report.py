@@ -11,6 +11,8 @@ from specfleet.api.reasons import Reason
 from specfleet.api.validation import findings, not_implemented
 from specfleet.judgement.verdict import MetricVerdict
 from specfleet.resources.revision import render
+from specfleet.rollout import arms
+from specfleet.rollout.arms import clip
 from specfleet.rollout.course import Course
 from specfleet.rollout.facts import steps_of
 from specfleet.rollout.margins import remarks
@@ -46,14 +48,14 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "observedGeneration": _generation(scene.sdd),
         "conditions": merge(old.get("conditions") or (), _conditions(scene, hold, problems), time),
         "reason": str(hold.reason),
-        "message": _clip(hold.message),
+        "message": clip(hold.message),
         "replicas": min(scene.spec.replicas, sum(item.ready for item in scene.revisions.values())),
         "selector": f"{names.DEPLOYMENT}={scene.name}",
-        "stable": _revision(stable),
-        "canary": _revision(canary),
+        "stable": arms.revision(stable),
+        "canary": arms.canary(scene),
         "weight": _weight(scene) if canary else None,
         "step": _step(scene, course) if canary else None,
-        "proposalLength": _proposal_length(stable or scene.roles.target, canary),
+        "proposalLength": arms.proposal_length(stable or scene.roles.target, canary),
         "model": _payload(stable or scene.roles.target).get("model"),
         "ready": f"{sum(item.ready for item in scene.revisions.values())}/{scene.spec.replicas}",
         "gpu": "/".join(scene.spec.accelerator.products)[:MAX_SHORT] or None,
@@ -62,7 +64,7 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "metrics": [_metric(item) for item in course.verdict.metrics] if course.verdict else None,
         "decisions": [_decision(item) for item in reversed(course.memory.decisions)] or None,
         "lastHandledAction": _action(scene, course),
-        "findings": list(dict.fromkeys(_clip(text) for text in _findings(scene)))[:32] or None,
+        "findings": list(dict.fromkeys(clip(text) for text in _findings(scene)))[:32] or None,
         **_measured(scene, old),
     }
     return {key: value for key, value in known.items() if value is not None}
@@ -79,7 +81,7 @@ def invalid(sdd: Raw, problems: tuple[str, ...], time: str) -> dict[str, Any]:
     ]
     conditions = merge(old.get("conditions") or (), new, time)
     reason = str(Reason.CONFIG_INVALID)
-    return {"observedGeneration": generation, "conditions": conditions, "reason": reason, "message": _clip(text)}
+    return {"observedGeneration": generation, "conditions": conditions, "reason": reason, "message": clip(text)}
 
 
 def matters(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
@@ -170,18 +172,6 @@ def _payload(revision: Revision | None) -> Mapping[str, Any]:
     return revision.payload if revision else {}
 
 
-def _revision(revision: Revision | None) -> dict[str, Any] | None:
-    if revision is None:
-        return None
-    return {
-        "revision": revision.name,
-        "method": str(revision.payload.get("method", "none")),
-        "numSpeculativeTokens": str(revision.payload.get("numSpeculativeTokens", "")),
-        "replicas": revision.wanted,
-        "ready": revision.ready,
-    }
-
-
 def _weight(scene: Scene) -> str:
     canary = scene.roles.canary
     if canary and (percent := scene.routing.percent(canary.name)) is not None:
@@ -223,20 +213,6 @@ def _step(scene: Scene, course: Course) -> dict[str, Any] | None:
     return {key: value for key, value in known.items() if value is not None}
 
 
-def _proposal_length(stable: Revision | None, canary: Revision | None) -> str | None:
-    now = _length(stable)
-    if canary is None or _length(canary) == now:
-        return now
-    return f"{now}→{_length(canary)}"
-
-
-def _length(revision: Revision | None) -> str | None:
-    if revision is None:
-        return None
-    length = revision.payload.get("numSpeculativeTokens")
-    return "auto" if length is None else str(length) if length else "off"
-
-
 def _metric(item: MetricVerdict) -> dict[str, Any]:
     numbers = {"estimate": item.estimate, "lower": item.lower, "upper": item.upper, "margin": item.margin}
     return {
@@ -253,7 +229,7 @@ def _decision(item: Any) -> dict[str, str]:
     return {
         "time": rfc3339(item.time),
         "reason": str(item.reason),
-        "message": _clip(item.message),
+        "message": clip(item.message),
         "revision": item.revision,
     }
 
@@ -266,7 +242,7 @@ def _action(scene: Scene, course: Course) -> dict[str, str] | None:
     answers = dict(meant.answered) if meant else {}
     for mark in course.marks:
         answers |= json.loads(mark.notes.get(names.ACTIONS) or "{}")
-    return {"id": action.id, "type": action.type, "result": _clip(answers.get(action.id) or ignored(scene, action))}
+    return {"id": action.id, "type": action.type, "result": clip(answers.get(action.id) or ignored(scene, action))}
 
 
 def _measured(scene: Scene, old: Mapping[str, Any]) -> dict[str, str | None]:
@@ -294,7 +270,3 @@ def _steady(before: str | None, value: float | None, form: str, near: float) -> 
     except ValueError:
         return form.format(value)
     return before if moved <= near else form.format(value)
-
-
-def _clip(text: str) -> str:
-    return text if len(text) <= 1024 else f"{text[:1023]}…"

@@ -1,10 +1,11 @@
 """Everything one pass decides from, made once from the raw objects and what was measured. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
+from specfleet.judgement.agreement import Answers
 from specfleet.judgement.guards import ProbeFacts
 from specfleet.resources.evidence import read_evidence
 from specfleet.rollout.margins import bounds_of
@@ -41,8 +42,10 @@ class Seen:
     """What was measured since the last pass.
 
     `evidence_of` are the uids of the two revisions that the evidence compares, stable first. `load` is the fleet's peak
-    of late. `probes` is by (pod uid, restarts): a pod without an entry has not finished its probes. By pod uid: `idle`
-    is when a scrape last saw it without requests, `quiet` when a new one was last seen; none or 0 means unknown.
+    of late. By (pod uid, restarts): `probes`, of which a pod that has not finished its first ones has none; `answers`
+    to the built-in prompts, the last askings that were answered whole; `tried`, when one of them last was not. Without
+    `probing` nobody is asked anything. By pod uid: `idle` is when a scrape last saw it without requests, `quiet` when
+    a new one was last seen; none or 0 means unknown.
     `taken` are names ("Service/llama") that exist and are not ours; `refused` is what the API server said to a write of
     this pass; `rival` is an older SDD that has the same route or hostname; `devices` says which nodes have
     accelerators free. `since` is when the looking began: the time before, in which the operator was away, counts
@@ -54,7 +57,10 @@ class Seen:
     canary: ArmSeen = field(default_factory=ArmSeen)
     evidence: Evidence = EMPTY
     evidence_of: tuple[str, str] | None = None
+    probing: bool = True
     probes: Mapping[tuple[str, int], ProbeFacts] = field(default_factory=dict)
+    answers: Mapping[tuple[str, int], Sequence[Answers]] = field(default_factory=dict)
+    tried: Mapping[tuple[str, int], float] = field(default_factory=dict)
     load: Load | None = None
     idle: Mapping[str, float] = field(default_factory=dict)
     quiet: Mapping[str, float] = field(default_factory=dict)
@@ -116,9 +122,15 @@ class Scene:
         return overload(self.seen.load, pods, self.spec.engine.max_num_seqs)
 
     def probed(self, pods: tuple[Pod, ...]) -> int:
-        """How many of the ready ones have answered every probe well."""
-        answers = [self.seen.probes.get((pod.uid, pod.restarts)) for pod in pods if pod.taking_traffic]
-        return sum(answer is not None and answer.passed > 0 and not answer.failed for answer in answers)
+        """How many of the ready ones have answered every probe well; all of them where nobody is asked."""
+        ready = [pod for pod in pods if pod.taking_traffic]
+        if not self.seen.probing:
+            return len(ready)
+        return sum(_well(self.seen.probes.get((pod.uid, pod.restarts))) for pod in ready)
+
+
+def _well(facts: ProbeFacts | None) -> bool:
+    return facts is not None and facts.settled and facts.passed > 0 and not facts.failed and not facts.unknown
 
 
 def remembered(objects: Objects) -> Memory:

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from statistics import median
 
+from specfleet.telemetry.asked import NOTHING, Asked
 from specfleet.telemetry.counters import Observation, Tally, difference
 from specfleet.telemetry.derived import position_acceptance
 from specfleet.telemetry.evidence import Arm, Block
+from specfleet.telemetry.probed import without_probes
 
 __all__ = ["RECENT_DRAFTS", "Arm", "Collector"]
 
@@ -28,6 +30,7 @@ class _Track:
     observation: Observation
     delta: Tally | None = None  # between the last two ticks
     counts: bool = False  # the delta lies wholly after warm-up
+    asked: Asked = NOTHING  # by the operator, between the last two ticks
     stalled: int = 0
     window: deque[tuple[int, Tally]] = field(default_factory=lambda: deque(maxlen=WINDOW_TICKS))  # (tick, delta)
 
@@ -36,22 +39,30 @@ class _Track:
 class _OpenBlock:
     seconds: float = 0.0
     pods: dict[Arm, dict[str, Tally]] = field(default_factory=lambda: {arm: {} for arm in Arm})
+    asked: dict[Arm, dict[str, Asked]] = field(default_factory=lambda: {arm: {} for arm in Arm})
 
-    def add(self, arms: Mapping[Arm, Mapping[str, Tally]], seconds: float) -> None:
+    def add(self, arms: Mapping[Arm, Mapping[str, _Track]], seconds: float) -> None:
         self.seconds += seconds
-        for arm, deltas in arms.items():
-            for pod, delta in deltas.items():
-                self.pods[arm][pod] = self.pods[arm].get(pod, Tally.zero()) + delta
+        for arm, tracks in arms.items():
+            for pod, track in tracks.items():
+                self.pods[arm][pod] = self.pods[arm].get(pod, Tally.zero()) + (track.delta or Tally.zero())
+                self.asked[arm][pod] = self.asked[arm].get(pod, NOTHING) + track.asked
 
-    def continues(self, arms: Mapping[Arm, Mapping[str, Tally]]) -> bool:
+    def continues(self, arms: Mapping[Arm, Mapping[str, _Track]]) -> bool:
         """False if an arm shares no pod with the block so far: that is another revision, or a promotion."""
-        return all(not self.pods[arm] or self.pods[arm].keys() & deltas.keys() for arm, deltas in arms.items())
+        return all(not self.pods[arm] or self.pods[arm].keys() & tracks.keys() for arm, tracks in arms.items())
+
+    def closed(self) -> Block | None:
+        """The block without what the operator's probes did; None where they did too much of it."""
+        stable, canary = (without_probes(self.pods[arm], self.asked[arm]) for arm in (Arm.STABLE, Arm.CANARY))
+        return None if stable is None or canary is None else Block(stable=stable, canary=canary)
 
 
 class Collector:
     """Feeds on ticks. Times are seconds of any clock (one that runs back is a gap); pod keys are unique within an arm.
 
     A delta counts only between two successive ticks that its pod answered, so both arms always cover the same time.
+    What probes did is taken out of blocks (see `probed`), not out of the guards' windows: they tell of the canary too.
     """
 
     def __init__(self, block_seconds: float, warmup_seconds: float) -> None:
@@ -66,7 +77,7 @@ class Collector:
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """How often something was left out of blocks: gap, restarted, missed, warm-up, unpaired, replaced."""
+        """How often something was left out of blocks: gap, restarted, missed, warm-up, unpaired, replaced, probes."""
         return dict(self._dropped)
 
     def tick(self, now: float, arms: Mapping[Arm, Mapping[str, Observation]]) -> Block | None:
@@ -147,6 +158,7 @@ class Collector:
         track.delta = delta
         track.stalled = track.stalled + 1 if _stalled(observation, delta) else 0
         track.window.append((self._ticks, delta))
+        track.asked = observation.asked.since(track.observation.asked)
         track.observation, track.seen = observation, now
 
     def _current(self, arm: Arm) -> dict[str, _Track]:
@@ -164,12 +176,13 @@ class Collector:
         self._block.add(counting, interval)
         if self._block.seconds + interval / 2 < self._block_seconds:  # to the nearest tick: scrapes jitter
             return None
-        full, self._block = self._block, _OpenBlock()
-        return Block(stable=full.pods[Arm.STABLE], canary=full.pods[Arm.CANARY])
+        full, self._block = self._block.closed(), _OpenBlock()
+        self._dropped["probes"] += full is None
+        return full
 
 
-def _counting(tracks: Mapping[str, _Track]) -> dict[str, Tally]:
-    return {pod: track.delta for pod, track in tracks.items() if track.counts and track.delta is not None}
+def _counting(tracks: Mapping[str, _Track]) -> dict[str, _Track]:
+    return {pod: track for pod, track in tracks.items() if track.counts and track.delta is not None}
 
 
 def _stalled(observation: Observation, delta: Tally) -> bool:
