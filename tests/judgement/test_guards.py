@@ -2,7 +2,9 @@ from dataclasses import replace
 
 import pytest
 
+from specfleet.judgement.agreement import Agreement
 from specfleet.judgement.guards import ArmFacts, Guard, PodFacts, ProbeFacts, first_failure
+from specfleet.judgement.questions import PROMPTS
 from specfleet.telemetry.counters import Tally
 
 POD = PodFacts("llama-9d2zx4kv-abcde", ready=True, restarts=0, trouble="")
@@ -114,3 +116,20 @@ def test_errors_need_a_share_and_a_number(requests: float, errors: float, fails:
 
 def test_before_a_second_scrape_there_are_no_errors_to_see() -> None:
     assert first_failure(replace(HEALTHY, last=None, running=None), HEALTHY) is None
+
+
+def test_answers_that_are_not_stables_fail_as_incorrect_with_both_numbers_and_the_prompt() -> None:
+    found = Agreement("llama-1", 0.04, 0.97, 1, "fibonacci " * 9, "def fib(n):")
+    failure = first_failure(replace(HEALTHY, agreement=found), HEALTHY)
+    assert failure is not None
+    assert (failure.guard, failure.reason, failure.hard) == (Guard.CORRECT, "CanaryIncorrect", True)
+    assert failure.message == (
+        "greedy answers of llama-1 agree by 4 % with stable's, whose own agree by 97 %; to "
+        f"{PROMPTS[1]!r}: 'fibonacci fibonacci fibonacci fibonacci …' where stable says 'def fib(n):'"
+    )
+
+
+@pytest.mark.parametrize(("canary", "stable"), [(0.5, 1.0), (0.1, 0.5), (0.0, 0.4)])
+def test_answers_within_half_of_stables_own_agreement_are_no_fault(canary: float, stable: float) -> None:
+    found = Agreement("llama-1", canary, stable, 0, "a", "b")
+    assert first_failure(replace(HEALTHY, agreement=found), HEALTHY) is None
