@@ -231,6 +231,22 @@ async def test_the_last_good_answer_stays_while_a_pod_is_asked_again_and_a_bad_o
     assert plain.sent
 
 
+@pytest.mark.parametrize(
+    ("answer", "wrong"),
+    [
+        (Answer(None, "no answer in 60 s", wrong=True), False),
+        (Answer(None, "answered 500", wrong=True, status=500), False),
+        (Answer(None, "answered 404", wrong=True, status=404), True),
+        (completed("!" * 40), True),
+    ],
+)
+async def test_of_a_pod_that_has_answered_before_only_an_answer_is_wrong_not_its_load(answer, wrong):
+    asker = Asker(server(*[completed("Paris")] * len(PROMPTS), completed("Paris"), answer))
+    await asker.ask(*BUILT_IN)
+    facts = await asker.ask(*BUILT_IN)
+    assert (facts.failed, facts.unknown) == ((1, 0) if wrong else (0, 1))
+
+
 async def test_the_first_good_answer_is_settled_by_a_later_scrape_and_the_next_ones_at_once():
     asker = Asker(server())
     await asker.ask(*BUILT_IN)

@@ -46,6 +46,7 @@ def test_of_a_canary_of_which_nothing_is_known_nothing_passes():
     [
         ({"probe": ProbeFacts(3, 0, 1, "llama-1: no key")}, Guard.CORRECT, "llama-1: no key"),
         ({"probe": ProbeFacts(0, 0, 0, "probes are off")}, Guard.CORRECT, "probes are off"),
+        ({"unasked": 1}, Guard.CORRECT, "1 pod yet to answer"),
         ({"recent": Tally(drafts=50, per_position=(20.0,))}, Guard.ACCEPTING, "fewer than 200 drafts"),
         ({"recent": Tally(http_requests=3)}, Guard.ACCEPTING, "nothing drafted"),
         ({"recent": Tally(drafts=400, per_position=(200.0,))}, Guard.ERRORS, "no requests of late"),

@@ -157,6 +157,24 @@ async def test_answers_of_another_quantisation_are_not_held_against_the_canary(a
     assert guard(story)["message"] == "answers are sane; agreement with stable unknown"
 
 
+async def test_a_rejected_revision_is_no_measure_of_the_one_that_returns(at_rest):
+    story = await begun(at_rest)
+    await story.run_until_reason("RetainingOld")
+    story.behave(2, "the promoted revision turns out to talk another language", garbled=True)
+    order = {"type": "Undo", "revision": story.revision(2).name, "id": "1"}
+    story.edit("undo", rollout={"action": order})
+    await story.run_until(lambda: story.stable.number == 1)
+    assert story.revision(1).aborted == ""
+
+
+async def test_a_stable_revision_that_talks_nonsense_does_not_hold_up_the_one_that_mends_it(at_rest):
+    story = await at_rest()
+    story.behave(1, "stable has turned to garbage", garbage=True)
+    ask_by(story, story.fleet.ask, afresh=True)
+    story.edit("numSpeculativeTokens 3 -> 5", speculation={"numSpeculativeTokens": 5})
+    await story.run_until(lambda: story.stable.number == 2)
+
+
 async def test_where_stable_cannot_be_asked_agreement_is_unknown_and_holds_nothing(at_rest):
     story = await at_rest()
     plain, mine = story.fleet.ask, {pod.name for pod in story.revision(1).pods}

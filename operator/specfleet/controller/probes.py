@@ -131,7 +131,7 @@ class Probes:
             return answer
 
         async with self.slots:
-            came = await interview(put, asking)
+            came = await interview(put, asking, serves=known.since is not None)
         now = self.clock()
         known.answers = (*known.answers, *((came.answers,) if came.answers else ()))[-KEPT_ASKINGS:]
         known.tried = None if came.answers else now
@@ -146,9 +146,12 @@ def mark(pod: Pod) -> Mark:
     return pod.uid, pod.restarts
 
 
-async def interview(put: Put, asking: Asking) -> Interview:
+async def interview(put: Put, asking: Asking, serves: bool = False) -> Interview:
     """Ask every question in turn, greedily; stop at the first that is wrong or cannot be asked. Answers that are not
     sane are compared with nothing: a stable revision that talks nonsense must not hold up the one that mends it.
+
+    Of a pod that `serves`, having answered before, only an answer can be wrong: none in time, or a 5xx, may come of its
+    load or its end, and is for the guards of errors and progress to judge.
 
     The first is put as chat, by which the pod shows whether it has a chat template; without one the others are
     completions. What a server says that it does not have is not asked of it, and no pass of it either.
@@ -163,7 +166,7 @@ async def interview(put: Put, asking: Asking) -> Interview:
             answer = await put(COMPLETIONS, question, chat)
         if question.optional and answer.refused:
             continue
-        if answer.body is None and not answer.wrong:
+        if answer.body is None and (not answer.wrong or (serves and not 0 < answer.status < 500)):
             return Interview(ProbeFacts(passed, 0, 1, f"{asking.pod.name}: {answer.why}", asked=asking.questions), None)
         fault = answer.why or question.fault(answer.body or {})
         if fault:

@@ -48,7 +48,8 @@ class ProbeFacts:
 @dataclass(frozen=True, slots=True)
 class ArmFacts:
     """All that the guards know of one arm; what is not pods, probe and agreement is as the Collector gives it.
-    `agreement` is with stable's greedy answers, None where it is unknown or not to be expected."""
+    `agreement` is with stable's greedy answers, None where it is unknown or not to be expected; `unasked` counts ready
+    pods that have yet to answer every probe."""
 
     pods: tuple[PodFacts, ...]
     recent: Tally
@@ -57,6 +58,7 @@ class ArmFacts:
     probe: ProbeFacts
     stalled_scrapes: int
     agreement: Agreement | None = None
+    unasked: int = 0
 
 
 class Guard(StrEnum):

@@ -78,18 +78,18 @@ class Question:
         return f"{clip(text)!r}, in which {clip(self.expect)!r} is not found"
 
 
-#: Asked of every pod. Several kinds of text, each long enough that a drafter of which nothing is accepted makes the
-#: 200 drafts that tell, before its first user; and such that a model is sure of its answer, since where two tokens are
-#: about as likely the order of a sum decides which one is taken.
+#: Asked of every pod. Openings that a base model goes on with and a chat model has much to say about: an instruction
+#: may make the former end at once, and a question the latter after three words. Of several kinds, so that a drafter of
+#: which nothing is accepted makes the 200 drafts that tell, before its first user.
 PROMPTS = (
-    "List the first twenty prime numbers, separated by commas.",
-    "Write a Python function that returns the n-th Fibonacci number.",
-    "Describe Paris, the capital of France, in three sentences.",
-    "Count from one to thirty in words.",
-    "Explain step by step how to make a cup of tea.",
-    "Write an SQL query that lists the names of all users, sorted by name, and explain it.",
-    "Say in German, French and Spanish: The weather is nice today.",
-    "Tell a story that begins with the words: Once upon a time there was a fox.",
+    "The first twenty prime numbers are",
+    "def fibonacci(n):\n",
+    "Paris, the capital of France, is known for",
+    "Counting up: one, two, three, four",
+    "To make a cup of tea, first",
+    "SELECT name FROM users WHERE",
+    '{"name": "Ada", "born":',
+    "Once upon a time there was",
 )
 BUILT_IN = tuple(Question(prompt) for prompt in PROMPTS)
 JSON_QUESTION = Question("Name the capital of France as a JSON object with the keys city and country.", Kind.JSON)

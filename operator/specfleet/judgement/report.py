@@ -61,6 +61,8 @@ def _correct(canary: ArmFacts) -> tuple[State, str]:
         return State.UNKNOWN, probe.message
     if not probe.passed:
         return State.UNKNOWN, probe.message or "not asked yet"
+    if canary.unasked:
+        return State.UNKNOWN, f"{canary.unasked} pod{'' if canary.unasked == 1 else 's'} yet to answer"
     agrees = "agreement with stable unknown"
     if found:
         agrees = f"they agree with stable's by {100 * found.canary:.0f} %, stable's own by {100 * found.stable:.0f} %"

@@ -149,7 +149,8 @@ def arm_facts(scene: Scene, revision: Revision, seen: ArmSeen) -> ArmFacts:
 
 def coming_facts(scene: Scene, canary: Revision) -> ArmFacts:
     """What they ask about the canary: how far it agrees with stable, too."""
-    return replace(arm_facts(scene, canary, scene.seen.canary), agreement=agreeing(scene))
+    unasked = canary.ready - scene.probed(canary.pods)
+    return replace(arm_facts(scene, canary, scene.seen.canary), agreement=agreeing(scene), unasked=unasked)
 
 
 def probe_unknown(scene: Scene, revision: Revision) -> str:

@@ -61,7 +61,7 @@ def questions_of(scene: Scene, revision: Revision) -> tuple[Question, ...]:
 def agreeing(scene: Scene) -> Agreement | None:
     """How far the canary's answers are stable's; None where that is unknown, or no agreement is to be expected."""
     roles = scene.roles
-    if roles.canary is None or roles.stable is None or not comparable(roles.stable.payload, roles.canary.payload):
+    if roles.canary is None or roles.stable is None or not _to_compare(roles.stable, roles.canary, roles.undoing):
         return None
     mine = {pod.name: answers[-1] for pod in roles.canary.pods if not pod.going and (answers := _answers(scene, pod))}
     return agreement(mine, [_answers(scene, pod) for pod in roles.stable.pods if not pod.going])
@@ -73,6 +73,11 @@ def comparable(stable: Raw, canary: Raw) -> bool:
     as the same: should the weights have moved, the answers tell."""
     same = stable.get("target") is not None and stable.get("target") == canary.get("target")
     return same and _answering(stable) == _answering(canary) and not any(map(_lossy, (stable, canary)))
+
+
+def _to_compare(stable: Revision, canary: Revision, undoing: bool) -> bool:
+    """A stable revision that is rejected is no measure of the one that returns."""
+    return not undoing and comparable(stable.payload, canary.payload)
 
 
 def _due(scene: Scene, revision: Revision) -> Iterator[Asking]:
@@ -93,7 +98,7 @@ def _again(known: ProbeFacts) -> float:
 def _compared(scene: Scene) -> Iterator[Asking]:
     """Stable's first pods, once each while there is a canary, for which answers are compared; one alone twice."""
     stable, canary = scene.roles.stable, scene.roles.canary
-    if stable is None or canary is None or scene.roles.undoing or not comparable(stable.payload, canary.payload):
+    if stable is None or canary is None or not _to_compare(stable, canary, scene.roles.undoing):
         return
     pods = list(_asked_pods(stable))[:COMPARED_PODS]
     for pod in pods:
