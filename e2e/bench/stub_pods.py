@@ -27,8 +27,10 @@ CHANCE = 0.7  # of a drafted token, if those before it are accepted
 CHANCE_SPREAD = 0.028  # over a minute as much as counting alone makes of the 6000 drafts of four pods: 0.5 points
 AT_ONCE = 16  # pods that are made ready at a time
 PODS = f"/api/v1/pods?labelSelector={names.DEPLOYMENT}"
-CHOICE = {"text": "an answer like any other", "finish_reason": "length"}
-COMPLETION = json.dumps({"choices": [CHOICE]}).encode()
+# It passes as text and as the beginning of a JSON object. The page counts no tokens of it.
+CHOICE = {"text": '{"an answer": "like any other", ', "finish_reason": "length"}
+USAGE = {"prompt_tokens": 0, "completion_tokens": 0}
+COMPLETION = json.dumps({"choices": [CHOICE], "usage": USAGE}).encode()
 
 Object = dict[str, Any]
 
@@ -193,7 +195,7 @@ def http(body: bytes, kind: bytes) -> bytes:
 
 
 class _Connection(asyncio.Protocol):
-    """HTTP/1.1 with just what the operator asks: GET /metrics, POST /v1/completions with a Content-Length."""
+    """HTTP/1.1 with just what the operator asks: GET /metrics, and any POST with a Content-Length."""
 
     def __init__(self, page: Page, served: Callable[[str], None]) -> None:
         self._page, self._served = page, served

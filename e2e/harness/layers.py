@@ -14,7 +14,7 @@ from pathlib import Path
 from harness import cache, debian, oci
 from harness.errors import HarnessError, say
 
-PACKAGES = ("python3", "busybox-static")
+PACKAGES = ("python3", "busybox-static", "libstdc++6")  # the last for RE2
 # What only modules need that nothing of ours imports (curses, dbm, readline, sqlite3, nis), and package managers.
 SKIP = (
     r"dpkg|gcc-\d+-base|libnsl2|libdb5\..*|libreadline.*|libncurses.*|libtinfo6|libsqlite3-0|media-types|tzdata|netbase"

@@ -20,6 +20,11 @@ from specfleet.simulation.dials import Dials
 from specfleet.simulation.engine import Job
 
 UNSUPPORTED = "is not supported with speculative decoding."
+NO_TEMPLATE = (
+    "As of transformers v4.44, default chat template is no longer allowed, so you must provide a chat template if the "
+    "tokenizer does not define one."
+)
+NO_TOOLS = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
 DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."
 
 
@@ -53,6 +58,7 @@ class Asked:
     usage: bool
     temperature: float
     chat: bool
+    tool: str = ""  # the one that is called
 
 
 def _number(body: dict[str, Any], name: str, default: float) -> float:
@@ -88,6 +94,23 @@ def _messages(body: dict[str, Any]) -> str:
         c if isinstance(c, str) else "".join(p.get("text", "") for p in c if isinstance(p, dict)) for c in contents
     ]
     return "\n".join(parts)
+
+
+def _wants_object(body: dict[str, Any]) -> bool:
+    wanted = body.get("response_format")
+    return isinstance(wanted, dict) and wanted.get("type") == "json_object"
+
+
+def _tool(body: dict[str, Any]) -> tuple[str, tuple[str, ...]] | None:
+    """Name and required arguments of the tool that a chat gets called: the first; None where none is offered."""
+    tools = body.get("tools")
+    if not tools or body.get("tool_choice") == "none":
+        return None
+    try:
+        function = tools[0]["function"]
+        return str(function["name"]), tuple((function.get("parameters") or {}).get("required") or ())
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise Problem(400, "1 validation error: 'tools': Input should be a list of functions", param="tools") from error
 
 
 class Completions:
@@ -160,17 +183,23 @@ class Completions:
         self._allowed(body)
         stop = body.get("stop") or ()
         prompt = _messages(body) if chat else _prompt(body)
+        tool = _tool(body) if chat else None
+        if chat and not self.state.dials.chat_template:
+            raise Problem(400, NO_TEMPLATE)
+        if tool and not self.state.options.tools:
+            raise Problem(400, NO_TOOLS)
         wish = text.Wish(
             prompt=prompt,
             max_tokens=self._max_tokens(body, chat, text.count_tokens(prompt)),
             min_tokens=int(_number(body, "min_tokens", 0)),
             ignore_eos=bool(body.get("ignore_eos")),
             stop=(stop,) if isinstance(stop, str) else tuple(stop),
+            keys=tool[1] if tool else ("answer",) if _wants_object(body) else None,
         )
         usage = bool((body.get("stream_options") or {}).get("include_usage"))
         temperature = _number(body, "temperature", 1.0)
         model = body.get("model") or self.state.options.served_names[0]
-        return Asked(wish, model, bool(body.get("stream")), usage, temperature, chat)
+        return Asked(wish, model, bool(body.get("stream")), usage, temperature, chat, tool[0] if tool else "")
 
     def _allowed(self, body: dict[str, Any]) -> None:
         names = self.state.options.served_names
@@ -196,9 +225,11 @@ class Completions:
         return int(wanted)
 
     def _seeded(self, purpose: str, asked: Asked) -> Random:
-        """Greedy answers depend on target and prompt alone, so pods of one target agree; sampled ones differ."""
+        """Greedy answers depend on target and prompt alone, so pods of one target agree; sampled ones differ, and those
+        of a server that garbles."""
         sampled = self.state.random.random() if asked.temperature > 0 else 0
-        return Random(f"{purpose} {self.state.options.model} {asked.wish.prompt} {sampled}")
+        garbled = " garbled" if self.state.dials.garbled and purpose == "reply" else ""
+        return Random(f"{purpose} {self.state.options.model} {asked.wish.prompt} {sampled}{garbled}")
 
     def _job(self, asked: Asked, reply: text.Reply) -> Job:
         speculation = self.state.options.speculation
@@ -229,7 +260,12 @@ class Answer:
         written = "".join(self.reply.tokens[: self.live.tokens])
         kind = "chat.completion" if self.asked.chat else "text_completion"
         choice: dict[str, Any] = {"index": 0, **self._end(), "logprobs": None}
-        if self.asked.chat:
+        if self.asked.tool:
+            function = {"name": self.asked.tool, "arguments": written}
+            call = {"id": f"chatcmpl-tool-{self.id[-16:]}", "type": "function", "function": function}
+            choice["message"] = {"role": "assistant", "content": None, "tool_calls": [call]}
+            choice["finish_reason"] = "tool_calls" if choice["finish_reason"] == "stop" else choice["finish_reason"]
+        elif self.asked.chat:
             choice["message"] = {"role": "assistant", "content": written, "tool_calls": []}
         else:
             choice["text"] = written

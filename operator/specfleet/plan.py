@@ -16,11 +16,12 @@ from specfleet.rollout.conditions import QUIET
 from specfleet.rollout.course import Course, chart
 from specfleet.rollout.memory import Decision
 from specfleet.rollout.preconditions import Verb, Write
+from specfleet.rollout.probing import Asking, askings
 from specfleet.rollout.report import invalid, status
 from specfleet.rollout.revision import identity
 from specfleet.rollout.roles import Roles
 from specfleet.rollout.scene import Scene, Seen, remembered, set_scene
-from specfleet.rollout.world import Objects, Pod, Raw, rfc3339
+from specfleet.rollout.world import Objects, Raw, rfc3339
 from specfleet.rollout.writes import writes
 from specfleet.tuning.lengths import tokens_per_step_by_length
 
@@ -43,10 +44,10 @@ class Event:
 class Plan:
     """What a pass does. Writes go in order and stop at the first failure; `status` is None where nothing is reported.
 
-    `devices` says that it depends on what the nodes have of the accelerators; `probe` are the pods that have yet to
-    answer the probe prompts; `roles` tells the scraper which pods form which arm, `carrying` that the canary gets
-    requests; `tokens_per_step` is stable's at proposal lengths 1, 2, ... up to its own; `spread` is by how much its
-    pods were seen to differ at rest, in each metric's unit.
+    `devices` says that it depends on what the nodes have of the accelerators; `probe` are the pods to be asked probe
+    prompts; `roles` tells the scraper which pods form which arm, `carrying` that the canary gets requests;
+    `tokens_per_step` is stable's at proposal lengths 1, 2, ... up to its own; `spread` is by how much its pods were
+    seen to differ at rest, in each metric's unit.
     """
 
     writes: tuple[Write, ...] = ()
@@ -54,18 +55,12 @@ class Plan:
     events: tuple[Event, ...] = ()
     next: float = REST_SECONDS
     devices: bool = False
-    probe: tuple[Pod, ...] = ()
+    probe: tuple[Asking, ...] = ()
     roles: Roles | None = None
     carrying: bool = False
     tokens_per_step: tuple[float, ...] = ()
     spread: Mapping[Metric, float] = field(default_factory=dict)
     spec: SpecDecodeDeploymentSpec | None = None
-
-    @property
-    def probed_payload(self) -> Raw:
-        """The frozen payload of the revision that the pods to be probed belong to."""
-        asked = (self.roles.canary or self.roles.target) if self.roles else None
-        return asked.payload if asked else {}
 
 
 def plan(sdd: Raw, objects: Objects, seen: Seen, now: float, terminating: bool = False) -> Plan:
@@ -88,7 +83,7 @@ def plan(sdd: Raw, objects: Objects, seen: Seen, now: float, terminating: bool =
         events=(*_rejected(sdd, problems), *(_event(decision) for decision in course.decided)),
         next=_next(scene, course, planned),
         devices=_about_devices(scene, course),
-        probe=_to_probe(scene),
+        probe=askings(scene),
         roles=scene.roles,
         tokens_per_step=tokens_per_step_by_length(seen.stable.recent),
         spread=seen.check.spread if seen.check else {},
@@ -154,11 +149,3 @@ def _about_devices(scene: Scene, course: Course) -> bool:
         return course.hold.reason is Reason.WAITING_FOR_GPUS
     makes_room = turn.shape.canary > canary.wanted and turn.shape.stable < stable.wanted
     return makes_room or course.hold.reason is Reason.WAITING_FOR_GPUS
-
-
-def _to_probe(scene: Scene) -> tuple[Pod, ...]:
-    """Ready pods of the canary, or of the first revision, that have yet to answer the probe prompts."""
-    asked = scene.roles.canary or (scene.roles.target if scene.roles.stable is None else None)
-    if asked is None:
-        return ()
-    return tuple(pod for pod in asked.pods if pod.taking_traffic and (pod.uid, pod.restarts) not in scene.seen.probes)

@@ -26,7 +26,11 @@ STATUS: dict[str, Any] = {
         "ready": 3,
         "method": "eagle3",
     },
-    "canary": {"revision": "llama-9d2zx4kv", "numSpeculativeTokens": "5", "guards": "alive, correct"},
+    "canary": {
+        "revision": "llama-9d2zx4kv",
+        "numSpeculativeTokens": "5",
+        "guards": [{"name": "alive", "state": "passing", "message": "0 restarts"}],
+    },
     "weight": "5%",
     "proposalLength": "3→5",
     "acceptance": "61%",

@@ -123,7 +123,6 @@ def test_what_is_accepted_but_not_built_is_named() -> None:
     assert isinstance(full, SpecDecodeDeploymentSpec)
     assert not_implemented(full) == (
         "spec.speculation.tuning.mode",
-        "spec.rollout.probes",
         "spec.requestLog.enabled",
     )
     assert not_implemented(spec()) == ()

@@ -72,6 +72,12 @@ def test_the_image_follows_the_chart_unless_a_tag_is_set(rendered: Rendered) -> 
     assert container["image"] == "registry.example.com/specfleet/operator:v9"
 
 
+def test_probes_are_asked_unless_a_value_says_no(rendered: Rendered) -> None:
+    for values, asked in (("defaults", True), ("everything", False)):
+        container = of(rendered(values), "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]
+        assert ("--no-probes" in container["args"]) != asked
+
+
 def test_watched_namespaces_become_arguments_and_roles_instead_of_a_cluster_role(rendered: Rendered) -> None:
     objects = rendered("namespaced")
     container = of(objects, "Deployment")[0]["spec"]["template"]["spec"]["containers"][0]
@@ -120,6 +126,7 @@ def test_the_rendered_crd_is_the_generated_one_and_stays_when_the_release_goes(r
         ("watchNamespaces=chat", "watchNamespaces"),
         ("nodes.write=true", "write"),
         ("apiKeySecrets.read=perhaps", "read"),
+        ("probes.enabled=perhaps", "enabled"),
         ("securityContext.privileged=true", "securityContext"),
         ("serviceAccount.create=false", "serviceAccount.name"),
     ],

@@ -173,6 +173,14 @@ PLAN = [
     {"asked": "50%", "canary": 2, "stable": 2, "accelerators": 16, "lends": 1},
     {"asked": "100%", "canary": 4, "stable": 0, "accelerators": 16, "lends": 1},
 ]
+GUARDS = [
+    {"name": "alive", "state": "passing", "message": "0 restarts"},
+    {"name": "correct", "state": "passing", "message": "answers are sane; agreement with stable unknown"},
+    {"name": "fits", "state": "passing", "message": "384000 tokens of KV cache a pod, +0 % against stable's 384000"},
+    {"name": "accepting", "state": "unknown", "message": "fewer than 200 drafts"},
+    {"name": "errors", "state": "passing", "message": "0.0 % of late answered 5xx"},
+    {"name": "progress", "state": "passing", "message": "running requests move on"},
+]
 
 
 def _canary() -> tuple[Raw, list[Raw]]:
@@ -181,7 +189,7 @@ def _canary() -> tuple[Raw, list[Raw]]:
         "reason": "CanaryAnalysing",
         "message": "acceptance +0.3 points [-6.1, +6.7] against a margin of 5, 9 blocks",
         "stable": arm(STABLE, "3", 3, 3),
-        "canary": arm(CANARY, "5", 1, 1) | {"guards": "", "plan": PLAN},
+        "canary": arm(CANARY, "5", 1, 1) | {"guards": GUARDS, "plan": PLAN},
         "ready": "4/4",
         "weight": "25%",
         "step": {"index": 1, "of": 3, "askedWeight": "5%", "reachable": "25%", "since": ago(130)},

@@ -95,11 +95,12 @@ async def test_a_good_probe_counts_once_a_scrape_has_seen_what_it_drafted():
     await story.run_until_reason("Stable", seconds=300)
     story.edit("numSpeculativeTokens 3 -> 5", speculation={"numSpeculativeTokens": 5})
     await story.run_until_reason("CanaryProbing")
-    assert not (await story.observe()).probes.keys() & {(pod.uid, 0) for pod in story.revision(2).pods}
+    seen = await story.observe()
+    assert {seen.probes[pod.uid, 0].settled for pod in story.revision(2).pods} == {False}
     await story.run_until(lambda: story.weights.get("v2", 0) > 0)
     seen = await story.observe()
     assert seen.canary.recent.drafts > 0
-    assert {(pod.uid, 0) for pod in story.revision(2).pods} <= seen.probes.keys()
+    assert {seen.probes[pod.uid, 0].settled for pod in story.revision(2).pods} == {True}
 
 
 async def test_a_resource_that_is_gone_is_forgotten_with_its_probes():
@@ -114,7 +115,7 @@ async def test_pods_that_never_answer_a_probe_take_nothing_from_the_scrapes(monk
     monkeypatch.setattr(telemetry, "PROBES_AT_ONCE", 1)
     story, asked = Story(), []
 
-    async def hang(namespace, pod, payload, body):
+    async def hang(namespace, pod, payload, path, body):
         asked.append(pod.name)
         await asyncio.Event().wait()
 

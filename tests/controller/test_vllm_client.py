@@ -131,7 +131,7 @@ async def test_a_pod_without_an_address_is_unreachable() -> None:
 
 async def ask(target: Pod, secrets: Secrets, payload: dict[str, Any] | None = None) -> vllm.Answer:
     async with VllmClient(secrets) as client:  # type: ignore[arg-type]
-        return await client.ask("ns", target, payload or {}, {"prompt": "2+2="})
+        return await client.ask("ns", target, payload or {}, "/v1/completions", {"prompt": "2+2="})
 
 
 async def test_the_api_key_goes_with_the_question(serve: Any, target: Pod) -> None:
@@ -158,6 +158,26 @@ async def test_an_error_is_the_servers_fault_but_a_refused_key_is_not(
 
     await serve(completions=completions)
     assert (await ask(target, Secrets(""))).wrong is wrong
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"error": {"message": "you must provide\na chat template"}}, "answered 400: you must provide a chat template"),
+        ({"error": {"message": "x" * 999}}, "answered 400: " + "x" * 200),
+        ({"error": "no"}, "answered 400"),
+        (["no"], "answered 400"),
+    ],
+)
+async def test_what_a_server_says_in_its_error_is_kept_on_one_line(
+    serve: Any, target: Pod, said: Any, why: str
+) -> None:
+    async def completions(_: web.Request) -> web.Response:
+        return web.json_response(said, status=400)
+
+    await serve(completions=completions)
+    answer = await ask(target, Secrets(""))
+    assert (answer.why, answer.status) == (why, 400)
 
 
 async def test_a_server_that_never_answers_is_at_fault(

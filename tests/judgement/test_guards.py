@@ -2,7 +2,9 @@ from dataclasses import replace
 
 import pytest
 
+from specfleet.judgement.agreement import Agreement
 from specfleet.judgement.guards import ArmFacts, Fit, Guard, PodFacts, ProbeFacts, first_failure
+from specfleet.judgement.questions import PROMPTS
 from specfleet.telemetry.counters import Tally
 
 POD = PodFacts("llama-9d2zx4kv-abcde", ready=True, restarts=0, trouble="")
@@ -137,3 +139,20 @@ def test_a_kv_cache_may_be_smaller_by_what_was_predicted_and_five_points(
 @pytest.mark.parametrize("fit", [Fit(None, 100, 0), Fit(1, None, 0), Fit(1, 100, None), Fit(1, 0, 0), None])
 def test_a_kv_cache_of_which_too_little_is_known_fails_nothing(fit: Fit | None) -> None:
     assert first_failure(replace(HEALTHY, fit=fit), HEALTHY) is None
+
+
+def test_answers_that_are_not_stables_fail_as_incorrect_with_both_numbers_and_the_prompt() -> None:
+    found = Agreement("llama-1", 0.04, 0.97, 1, "fibonacci " * 9, "def fib(n):")
+    failure = first_failure(replace(HEALTHY, agreement=found), HEALTHY)
+    assert failure is not None
+    assert (failure.guard, failure.reason, failure.hard) == (Guard.CORRECT, "CanaryIncorrect", True)
+    assert failure.message == (
+        "greedy answers of llama-1 agree by 4 % with stable's, whose own agree by 97 %; to "
+        f"{PROMPTS[1]!r}: 'fibonacci fibonacci fibonacci fibonacci …' where stable says 'def fib(n):'"
+    )
+
+
+@pytest.mark.parametrize(("canary", "stable"), [(0.5, 1.0), (0.1, 0.5), (0.0, 0.4)])
+def test_answers_within_half_of_stables_own_agreement_are_no_fault(canary: float, stable: float) -> None:
+    found = Agreement("llama-1", canary, stable, 0, "a", "b")
+    assert first_failure(replace(HEALTHY, agreement=found), HEALTHY) is None

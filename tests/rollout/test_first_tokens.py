@@ -128,17 +128,30 @@ async def test_a_kv_cache_of_unknown_size_is_no_obstacle_and_is_shown(at_rest, n
     longer(story)
     await story.run_until(lambda: story.weights.get("v2", 0) >= 20)
     await story.run(30)
-    assert story.status["canary"]["kvCache"].startswith("unknown: ")
+    assert fits(story)["state"] == "unknown"
     await story.run_until(lambda: story.stable.number == 2)
+
+
+def fits(story):
+    (said,) = (item for item in story.status["canary"]["guards"] if item["name"] == "fits")
+    return said
 
 
 async def test_the_size_of_the_kv_cache_is_shown_against_stables(at_rest):
     story = await canary_at(at_rest, blocks=23_280)
     await story.run(30)
-    assert story.status["canary"]["kvCache"] == (
-        "372480 tokens a pod, -3 % against stable's 384000; at least -5 % expected"
+    assert (fits(story)["state"], fits(story)["message"]) == (
+        "passing",
+        "372480 tokens of KV cache a pod, -3 % against stable's 384000; at least -5 % expected",
     )
-    assert "kvCache" not in story.status["stable"]
+
+
+async def test_a_small_cache_of_a_later_pod_is_shown_and_no_pass(at_rest):
+    story = await canary_at(at_rest)
+    story.behave(2, "a later pod has less", blocks=20_000)
+    await story.run(30)
+    assert fits(story)["state"] == "unknown"
+    assert fits(story)["message"].endswith("asked before the first weight only")
 
 
 # Margins

@@ -70,6 +70,14 @@ def test_pods_that_serve_nobody_go_at_once():
     assert told(moves(fleet(v1, v2, wanted={"v1": 4}))) == ["Scale v2 0"]
 
 
+def test_no_pod_is_drained_while_one_that_is_not_ready_is_to_go():
+    """It may get ready before its ReplicaSet chooses; the drained one would then go, with the requests it still has."""
+    v1 = revision("v1", 3, *serving("v1", 2), pod("v1-2", ready=False))
+    gone = revision("v1", 2, *serving("v1", 2))
+    assert told(moves(fleet(v1, wanted={"v1": 0}, bounds=Bounds(0, 0, 0)))) == ["Scale v1 2"]
+    assert told(moves(fleet(gone, wanted={"v1": 0}, bounds=Bounds(0, 0, 0)))) == ["Drain v1-1", "Drain v1-0"]
+
+
 def test_a_drained_pod_that_is_wanted_after_all_comes_back():
     v1 = revision("v1", 4, *serving("v1", 3), pod("v1-3", serving=False))
     assert told(moves(fleet(v1, wanted={"v1": 4}))) == ["Restore v1-3"]

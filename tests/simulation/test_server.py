@@ -55,6 +55,63 @@ def test_sums_come_out_right(server: SimServer) -> None:
     assert "56" in server.text("What is 7 * 8?")
 
 
+def chat(server: SimServer, content: str = "tell", **given: Any) -> Any:
+    body = {"messages": [{"role": "user", "content": content}], "temperature": 0, "max_tokens": 20, **given}
+    with server.open("/v1/chat/completions", body) as answer:
+        return json.loads(answer.read())
+
+
+def refusal(server: SimServer, path: str, body: Any) -> tuple[int, str]:
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        server.open(path, body)
+    with caught.value as error:
+        return error.code, json.loads(error.read())["error"]["message"]
+
+
+TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"required": ["city"]}}}]
+MESSAGES = {"messages": [{"role": "user", "content": "tell"}]}
+
+
+def test_a_model_without_a_chat_template_refuses_chats_and_completes(dialled: SimServer) -> None:
+    dialled.turn(chat_template=False)
+    status, message = refusal(dialled, "/v1/chat/completions", MESSAGES)
+    assert (status, "chat template" in message) == (400, True)
+    assert dialled.text("tell")
+
+
+def test_an_object_that_is_asked_for_is_one_unless_it_is_cut(server: SimServer) -> None:
+    form = {"response_format": {"type": "json_object"}}
+    choice = chat(server, **form)["choices"][0]
+    assert (list(json.loads(choice["message"]["content"])), choice["finish_reason"]) == (["answer"], "stop")
+    cut = chat(server, **form, **{"max_tokens": 2})["choices"][0]
+    assert (cut["message"]["content"][:1], cut["finish_reason"]) == ("{", "length")
+    assert json.loads(server.text("tell", **form))
+
+
+def test_tools_are_refused_where_the_command_line_does_not_enable_them(server: SimServer) -> None:
+    status, message = refusal(server, "/v1/chat/completions", {**MESSAGES, "tools": TOOLS})
+    assert (status, "--enable-auto-tool-choice" in message) == (400, True)
+    assert chat(server, tools=TOOLS, tool_choice="none")["choices"][0]["message"]["tool_calls"] == []
+
+
+def test_a_tool_that_is_offered_is_called_with_its_arguments() -> None:
+    with SimServer("--enable-auto-tool-choice", "--tool-call-parser", "hermes") as server:
+        choice = chat(server, tools=TOOLS, tool_choice="auto")["choices"][0]
+    function = choice["message"]["tool_calls"][0]["function"]
+    assert (function["name"], list(json.loads(function["arguments"]))) == ("weather", ["city"])
+    assert choice["finish_reason"] == "tool_calls"
+
+
+def test_a_server_that_garbles_says_something_else_in_good_words(dialled: SimServer) -> None:
+    before = dialled.text("tell", max_tokens=20)
+    assert chat(dialled)["choices"][0]["message"]["content"] == before, "a chat is answered as its prompt is"
+    dialled.turn(garbled=True)
+    after = dialled.text("tell", max_tokens=20)
+    assert after != before
+    assert len(set(after.split())) > 10
+    assert dialled.text("tell", max_tokens=20) == after
+
+
 def test_greedy_answers_repeat_and_sampled_ones_do_not(server: SimServer) -> None:
     assert server.text("tell", max_tokens=20) == server.text("tell", max_tokens=20)
     assert server.text("tell", max_tokens=20, temperature=1) != server.text("tell", max_tokens=20, temperature=1)

@@ -144,16 +144,12 @@ class FakeFleet:
             raise Unreachable("connection timed out")
         return self._life(raw).server.page(self._how(raw), self.clock.now)
 
-    async def ask(self, namespace: str, seen: Pod, payload: Raw, body: dict[str, Any]) -> Answer:
+    async def ask(self, namespace: str, seen: Pod, payload: Raw, path: str, body: dict[str, Any]) -> Answer:
         """The answer of a pod to a probe prompt."""
         raw = self.kube.find("Pod", namespace, seen.name)
         if raw is None or not pod(raw).ready or self._how(raw).dark:
             return Answer(None, "connection timed out")
-        how, server = self._how(raw), self._life(raw).server
-        server.answer(how, 1, body["max_tokens"])
-        server.probed += 1
-        text = "!" * 40 if how.garbage else f"an answer to {body['prompt']}"
-        return Answer({"choices": [{"text": text, "finish_reason": "length"}]})
+        return self._life(raw).server.reply(self._how(raw), path, body)
 
     # The cluster's controllers.
 

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
+
+from specfleet.controller.probes import CHAT, Answer
 
 TOKENS = 400  # of every answer
 STEP_SECONDS = 0.012
@@ -21,6 +24,8 @@ class Behaviour:
     errors: float = 0.0  # share of requests answered with 500
     crash: bool = False  # exits instead of becoming ready
     garbage: bool = False  # one character over and over
+    garbled: bool = False  # answers that read well and are not the model's
+    template: bool = True  # the model has a chat template
     kv: float = 0.2  # of the KV cache in use
     blocks: int | None = 24_000  # of 16 tokens, in the KV cache; None is a page that does not say
     late: float = 0.0  # share of requests whose first token is slow
@@ -84,6 +89,22 @@ class Server:
         self.positions = [sum(pair) for pair in zip(self.positions, (outputs * s for s in survival), strict=True)]
         self.count("drafts", outputs if self.length else 0.0)
 
+    def reply(self, how: Behaviour, path: str, body: dict[str, Any]) -> Answer:
+        """The answer to one request, as vLLM words it: the same to the same prompt, whichever pod is asked."""
+        if path == CHAT and not how.template:
+            self.count("http_bad", 1)
+            return Answer(None, "answered 400: there is no default chat template", wrong=True, status=400)
+        prompt = body["messages"][0]["content"] if path == CHAT else body["prompt"]
+        self.answer(how, 1, body["max_tokens"])
+        self.probed += 1
+        text = "!" * 40 if how.garbage else f"no, {prompt}" if how.garbled else f"an answer to {prompt}"
+        if "response_format" in body:
+            text = '{"city": "Paris"}'
+        choice: dict[str, Any] = {"finish_reason": "stop" if "response_format" in body else "length"}
+        choice |= {"message": {"role": "assistant", "content": text}} if path == CHAT else {"text": text}
+        usage = {"prompt_tokens": 10, "completion_tokens": body["max_tokens"]}
+        return Answer({"choices": [choice], "usage": usage}, status=200)
+
     def count(self, name: str, more: float) -> None:
         """Let a counter rise."""
         self.counts[name] = self.counts.get(name, 0.0) + more
@@ -107,6 +128,7 @@ class Server:
             "vllm:iteration_tokens_total_count": get("iterations"),
             'vllm:request_success_total{finished_reason="stop"}': get("first_tokens"),
             'http_requests_total{handler="/v1/completions",status="2xx"}': get("http_ok"),
+            'http_requests_total{handler="/v1/completions",status="4xx"}': get("http_bad"),
             'http_requests_total{handler="/v1/completions",status="5xx"}': get("http_errors"),
             "vllm:num_requests_running": self.running(how, now),
             "vllm:num_requests_waiting": 0,

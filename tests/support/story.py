@@ -244,7 +244,7 @@ class Story:
             if self._stopped_until is not None:
                 await self._start()
             delay = await self._reconciler.reconcile(self.key)
-            for _ in range(12):
+            for _ in range(16):
                 await asyncio.sleep(0)  # probes are asked and answered
         except ApiError as error:
             self.transcript.line("fails", str(error))

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterable, Iterator
 
+from specfleet.api import patterns
 from specfleet.api.engine import ENV_MESSAGE, FORBIDDEN_ENV
 from specfleet.api.model import SOURCE_MESSAGE, Source
 from specfleet.api.names import GROUP
@@ -156,6 +157,10 @@ def _rollout(rollout: Rollout) -> Iterator[Problem]:
     if rollout.max_surge in (0, "0%") and rollout.max_unavailable in (0, "0%"):
         todo = "maxSurge and maxUnavailable cannot both be 0, nothing could move; raise one"
         yield Problem("spec.rollout.maxSurge", rollout.max_surge, todo)
+    for index, probe in enumerate(rollout.probes):
+        if fault := patterns.fault(probe.expect):
+            todo = f"RE2 does not take this pattern ({fault}); correct it, see github.com/google/re2/wiki/Syntax"
+            yield Problem(f"spec.rollout.probes[{index}].expect", probe.expect, todo)
     if rollout.analysis.block_seconds < rollout.analysis.scrape_seconds:
         todo = f"must be at least scrapeSeconds {rollout.analysis.scrape_seconds}; raise it"
         yield Problem("spec.rollout.analysis.blockSeconds", rollout.analysis.block_seconds, todo)

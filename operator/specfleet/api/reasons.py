@@ -90,7 +90,7 @@ class Reason(StrEnum):
     )  # fmt: skip
     PROBE_UNKNOWN = (
         "ProbeUnknown", "wait", "Nobody can ask whether the canary answers correctly, for example for want of the key.",
-        "Allow the operator to read engine.apiKeySecret (chart value apiKeySecrets.read).",
+        "Allow the operator to read engine.apiKeySecret (chart value apiKeySecrets.read), or switch probes off.",
     )  # fmt: skip
     ROUTE_NOT_ACCEPTED = (
         "RouteNotAccepted", "wait", "A gateway has not taken the route's newest state; no weight rises before.",
@@ -119,8 +119,8 @@ class Reason(StrEnum):
         "Read the pods' logs, then edit the spec.",
     )  # fmt: skip
     CANARY_INCORRECT = (
-        "CanaryIncorrect", "abort", "The canary's answers to the probe prompts are wrong.",
-        "Check drafter, quantisation and attention backend, then edit the spec.",
+        "CanaryIncorrect", "abort", "The canary's answers to the probe prompts are wrong, or not at all stable's.",
+        "Check attention backend, quantisation, image and rollout.probes, then edit the spec; see docs/rollout.md.",
     )  # fmt: skip
     CANARY_DOES_NOT_FIT = (
         "CanaryDoesNotFit", "abort", "The KV cache of the canary's pods is smaller than its drafter explains.",

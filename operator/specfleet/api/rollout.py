@@ -55,12 +55,12 @@ class Analysis(Part):
 
 
 class Probe(Part):
-    """A prompt with a known answer, asked of every canary pod before it may serve."""
+    """A prompt with a known answer, asked of every canary pod before it may serve and every five minutes after that."""
 
     prompt: Annotated[str, Field(min_length=1, max_length=2000)]
-    """Prompt, answered greedily."""
+    """Prompt, answered greedily in at most 32 tokens; as a chat message where the model has a chat template."""
     expect: Annotated[str, Field(min_length=1, max_length=500)]
-    """Text that the answer must contain."""
+    """RE2 pattern that must be found somewhere in the answer, for example (?i)paris."""
 
 
 class Action(Part):
@@ -120,5 +120,5 @@ class Rollout(Part):
     Default: Pause."""
     analysis: Analysis = Analysis()
     probes: Annotated[tuple[Probe, ...], Field(max_length=16, json_schema_extra=atomic_list())] = ()
-    """Further prompts with known answers, beside the built-in one."""
+    """Further prompts with known answers, beside the built-in ones."""
     action: Action | None = None

@@ -61,13 +61,22 @@ class PlannedStepStatus(Part):
     """Pods of spec.replicas that do not serve on the way to this step, at most: those that stable lends."""
 
 
+class GuardStatus(Part):
+    """What one guard says of the canary."""
+
+    name: Short
+    """alive, correct, fits, accepting, errors or progress."""
+    state: Literal["passing", "failing", "unknown"]
+    """passing, failing or unknown, which is no pass."""
+    message: Text
+    """What is known, with the numbers; worded anew only when they move."""
+
+
 class CanaryStatus(RevisionStatus):
     """The revision that is on its way."""
 
-    guards: Text | None = None
-    """What the guards say: alive, correct, accepting, errors, progress."""
-    kv_cache: Text | None = None
-    """Tokens in a pod's KV cache against stable's, and what was expected."""
+    guards: Annotated[tuple[GuardStatus, ...], Field(max_length=16, json_schema_extra=map_list("name"))] = ()
+    """Each guard of the canary, in the order in which they are asked."""
     plan: Annotated[tuple[PlannedStepStatus, ...], Field(max_length=17, json_schema_extra=atomic_list())] = ()
     """What each step takes, as replicas, steps, maxSurge and maxUnavailable say; known before the first pod starts."""
 

@@ -40,8 +40,6 @@ def not_implemented(spec: SpecDecodeDeploymentSpec) -> tuple[str, ...]:
 def _not_implemented(spec: SpecDecodeDeploymentSpec) -> Iterator[str]:
     if spec.speculation.tuning.mode != "Off":
         yield "spec.speculation.tuning.mode"
-    if spec.rollout.probes:
-        yield "spec.rollout.probes"
     if spec.request_log.enabled:
         yield "spec.requestLog.enabled"
 

@@ -36,6 +36,7 @@ class Branch:
     wanted: int
     note: str
     pods: tuple[PodLine, ...]
+    guards: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +121,24 @@ def _branches(known: Mapping[str, Revision], status: Raw) -> Iterator[Branch]:
 def _leader(name: str, role: str, arm: Raw, revision: Revision | None) -> Branch:
     """Live objects where they could be read, else what the operator says in status."""
     wanted, ready = int(arm.get("replicas", 0)), int(arm.get("ready", 0))
-    guards = str(arm.get("guards", ""))
+    guards = _guards(arm)
     if revision is None:
-        return Branch(name, role, speculation(arm), ready, wanted, guards, ())
+        return Branch(name, role, speculation(arm), ready, wanted, "", (), guards)
     payload = revision.payload or arm
     if revision.deployment is not None:
         wanted = revision.wanted
-    return Branch(name, role, speculation(payload), revision.ready, wanted, guards, _pods(revision))
+    return Branch(name, role, speculation(payload), revision.ready, wanted, "", _pods(revision), guards)
+
+
+def _guards(arm: Raw) -> str:
+    """Each guard with its mark, and what is the matter with one that fails."""
+    marks = {"passing": "✔", "failing": "✖"}
+    said = (
+        f"{marks.get(str(item.get('state')), '◌')} {item.get('name')}"
+        + (f": {item.get('message')}" if item.get("state") == "failing" else "")
+        for item in arm.get("guards") or ()
+    )
+    return "  ".join(said)
 
 
 def _other(revision: Revision, led: bool, status: Raw) -> Branch:

@@ -119,12 +119,13 @@ def _branch(branch: Branch, weight: str) -> RenderableType:
     role = f"{branch.role} {weight}" if branch.role == "canary" and weight else branch.role
     parts = [(f"{symbol} {branch.name}", f"bold {style}"), (role, style), (branch.speculation, "")]
     parts.append((f"{branch.ready}/{branch.wanted} ready", ""))
-    return _with_below(Text("  ").join(Text(text, style) for text, style in parts if text), branch.note)
+    line = Text("  ").join(Text(text, style) for text, style in parts if text)
+    return _with_below(line, branch.note or branch.guards, "yellow" if branch.note else "dim")
 
 
-def _with_below(line: Text, said: str) -> RenderableType:
+def _with_below(line: Text, said: str, style: str = "yellow") -> RenderableType:
     """`line`, and set in under it what is the matter."""
-    return Group(line, Padding(Text(said, "yellow"), (0, 0, 0, 2))) if said else line
+    return Group(line, Padding(Text(said, style), (0, 0, 0, 2))) if said else line
 
 
 @dataclass(frozen=True, slots=True)

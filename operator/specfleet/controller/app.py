@@ -47,7 +47,9 @@ class App:
         self.metrics = Metrics(lambda: float(self.queue.depth), self.lease.held)
         self.kube = KubeClient(settings.namespaces, self.lease.held)
         self.vllm = VllmClient(self.kube)
-        self.telemetry = Telemetry(self._scrape, self.vllm.ask, time.time, self.queue.add, self.metrics.checked)
+        self.telemetry = Telemetry(
+            self._scrape, self.vllm.ask, time.time, self.queue.add, self.metrics.checked, settings.probing
+        )
         recorder = Recorder(self.kube, settings.identity, time.time)
         self.reconciler = Reconciler(
             kube=self.kube,

@@ -21,6 +21,7 @@ class Settings:
     log_format: str
     resync: float
     read_nodes: bool = False
+    probing: bool = True
 
 
 def parse(arguments: Sequence[str] | None = None) -> Settings:
@@ -33,6 +34,7 @@ def parse(arguments: Sequence[str] | None = None) -> Settings:
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     parser.add_argument("--log-format", default="text", choices=("text", "json"))
     parser.add_argument("--read-nodes", action="store_true", help="name nodes and free GPUs where pods wait for one")
+    parser.add_argument("--no-probes", action="store_true", help="ask pods no prompts: nobody looks at their answers")
     parser.add_argument("--resync-seconds", type=int, default=600, help="between two LISTs of everything; default: 600")
     flags = parser.parse_args(arguments)
     host, _, port = flags.listen.rpartition(":")
@@ -51,4 +53,5 @@ def parse(arguments: Sequence[str] | None = None) -> Settings:
         log_format=flags.log_format,
         resync=float(flags.resync_seconds),
         read_nodes=flags.read_nodes,
+        probing=not flags.no_probes,
     )

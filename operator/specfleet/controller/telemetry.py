@@ -2,19 +2,19 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from specfleet.controller.cache import Key
-from specfleet.controller.probes import Ask, probe
-from specfleet.judgement.guards import ProbeFacts
+from specfleet.controller.probes import PROBES_AT_ONCE, Ask, Probes, mark
 from specfleet.judgement.selfcheck import Checked, SelfChecker
 from specfleet.plan import Plan
 from specfleet.resources.evidence import COMPARED, EVIDENCE, read_evidence
 from specfleet.rollout.comparison import Comparison
 from specfleet.rollout.scene import ArmSeen, Seen, remembered
 from specfleet.rollout.world import Objects, Pod, Revision, revisions
+from specfleet.telemetry.asked import Asked
 from specfleet.telemetry.collector import Collector
 from specfleet.telemetry.counters import Observation
 from specfleet.telemetry.evidence import EMPTY, Arm, Block, Evidence, from_json
@@ -22,9 +22,7 @@ from specfleet.telemetry.load import Peaks
 from specfleet.telemetry.page import MalformedPage, Sample, parse
 
 MAX_WARMUP = 60.0  # seconds after a pod's first answer in which compilers and caches still warm up
-RETRY_UNKNOWN = 15.0  # seconds until a probe that could not be asked is asked again
 AT_ONCE = 32  # scrapes in flight, over all SDDs
-PROBES_AT_ONCE = 32  # pods that are asked at a time; apart, since a stuck pod is asked for minutes
 
 
 class Unreachable(Exception):
@@ -39,6 +37,7 @@ class _Watch:
     """One SDD. `arms` are the revisions by arm, `uids` the two that `evidence` compares."""
 
     since: float
+    probes: Probes
     arms: dict[Arm, str] = field(default_factory=dict)
     interval: float = 0.0
     block_seconds: float = 60.0
@@ -55,15 +54,13 @@ class _Watch:
     idle: dict[str, float] = field(default_factory=dict)
     requested: dict[str, tuple[float, float]] = field(default_factory=dict)  # last when, and how many in all by then
     looked: frozenset[tuple[str, int]] = frozenset()  # pods of the last tick, with their restarts
-    probes: dict[tuple[str, int], tuple[float, ProbeFacts]] = field(default_factory=dict)
-    asking: dict[tuple[str, int], asyncio.Task[None]] = field(default_factory=dict)
     dark_since: dict[Arm, float] = field(default_factory=dict)
     dark_why: dict[Arm, str] = field(default_factory=dict)
 
 
 class Telemetry:
-    """Measures when a pass looks, at most once an interval; `news(key)` is called when a probe has its answer, and
-    `checked` when halves of a stable revision's pods were compared."""
+    """Measures when a pass looks, at most once an interval; `news(key)` is called when a pod has answered its probes,
+    and `checked` when halves of a stable revision's pods were compared. Without `probing` none is asked."""
 
     def __init__(
         self,
@@ -72,23 +69,25 @@ class Telemetry:
         clock: Callable[[], float],
         news: Callable[[Key], None],
         checked: Callable[[Key, Checked], None] = lambda key, found: None,
+        probing: bool = True,
     ) -> None:
         self._scrape = scrape
         self._ask = ask
         self._clock = clock
         self._news = news
         self._checked = checked
+        self._probing = probing
         self._watches: dict[Key, _Watch] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._probe_slots = asyncio.Semaphore(PROBES_AT_ONCE)
 
     async def observe(self, key: Key, objects: Objects) -> Seen:
         """What is known now; scrapes every ready pod first, if the last time is an interval ago."""
-        watch = self._watches.setdefault(key, _Watch(since=self._clock()))
+        watch = self._watches.setdefault(key, _Watch(self._clock(), Probes(self._ask, self._clock, self._probe_slots)))
         self._bind(watch, objects)
         found = revisions(objects)
         now = self._clock()
-        self._forget_pods(watch, found.values(), now)
+        _forget_pods(watch, found.values())
         if watch.arms and (watch.ticked is None or now - watch.ticked >= 0.9 * watch.interval):
             interval = now - (watch.ticked or now)
             await self._tick(watch, found, now)
@@ -103,7 +102,10 @@ class Telemetry:
             evidence=watch.evidence,
             evidence_of=watch.uids,
             dropped=watch.dropped,
-            probes=dict(_answers(watch)),
+            probing=self._probing,
+            probes=watch.probes.facts(watch.ticked),
+            answers=watch.probes.answers(),
+            tried=watch.probes.tried(),
             idle=dict(watch.idle),
             requested={uid: when for uid, (when, _) in watch.requested.items()},
         )
@@ -128,14 +130,15 @@ class Telemetry:
         watch.collector.ttft_limit = spec.slo.time_to_first_token if spec.slo else None
         watch.interval = planned.next
         watch.carrying_since = (watch.carrying_since or self._clock()) if planned.carrying else None
-        for pod in planned.probe:
-            self._start_probe(key, watch, pod, planned)
+        for asking in planned.probe:
+            if mark(asking.pod) in watch.looked:
+                watch.probes.start(key.namespace, asking, lambda: self._news(key))
 
     def forget(self, key: Key) -> None:
         """The SDD is gone."""
         watch = self._watches.pop(key, None)
-        for task in watch.asking.values() if watch else ():
-            task.cancel()
+        if watch:
+            watch.probes.close()
 
     def _bind(self, watch: _Watch, objects: Objects) -> None:
         """Evidence belongs to two revisions. After a restart it is read back; with another pair it starts afresh."""
@@ -157,38 +160,26 @@ class Telemetry:
         with suppress(ValueError):
             watch.evidence = from_json(data.get(EVIDENCE, ""))
 
-    def _forget_pods(self, watch: _Watch, found: Iterable[Revision], now: float) -> None:
-        there = {(pod.uid, pod.restarts) for revision in found for pod in revision.pods}
-        uids = {uid for uid, _ in there}
-        stale = [pod for pod, (when, facts) in watch.probes.items() if facts.unknown and now - when > RETRY_UNKNOWN]
-        for pod in {*stale, *(watch.probes.keys() - there)}:
-            del watch.probes[pod]
-        watch.idle = {uid: when for uid, when in watch.idle.items() if uid in uids}
-        watch.requested = {uid: known for uid, known in watch.requested.items() if uid in uids}
-
     async def _tick(self, watch: _Watch, found: dict[str, Revision], now: float) -> None:
         watch.ticked = now
         pods = [pod for revision in found.values() for pod in revision.pods if pod.ready and not pod.going and pod.ip]
-        watch.looked = frozenset((pod.uid, pod.restarts) for pod in pods)
-        answers = dict(zip((pod.uid for pod in pods), await asyncio.gather(*map(self._sample, pods)), strict=True))
+        watch.looked = frozenset(map(mark, pods))
+        pages = await asyncio.gather(*(self._sample(watch, pod) for pod in pods))
+        answers = dict(zip((pod.uid for pod in pods), pages, strict=True))
+        good = {uid: answer for uid, answer in answers.items() if isinstance(answer, _Page)}
         seen: dict[Arm, dict[str, Observation]] = {}
         for arm, name in watch.arms.items():
             mine = [pod for pod in pods if pod.serving and pod in found[name].pods] if name in found else []
-            good = {pod: answers[pod.uid] for pod in mine}
             seen[arm] = {
-                pod.name: Observation((pod.uid, pod.restarts), sample)
-                for pod, sample in good.items()
-                if isinstance(sample, Sample)
+                pod.name: Observation(mark(pod), good[pod.uid].sample, good[pod.uid].asked)
+                for pod in mine
+                if pod.uid in good
             }
-            _note_darkness(watch, arm, [item for item in good.values() if isinstance(item, str)], bool(seen[arm]), now)
-        watch.idle |= {uid: now for uid, sample in answers.items() if isinstance(sample, Sample) and _idle(sample)}
+            silent = [answer for pod in mine if isinstance(answer := answers[pod.uid], str)]
+            _note_darkness(watch, arm, silent, bool(seen[arm]), now)
+        _note_requests(watch, good, now)
         if not watch.dark_why:
             watch.peaks.add(now, [item.sample for arm in seen.values() for item in arm.values()])
-        for uid, sample in answers.items():
-            if isinstance(sample, Sample):
-                count = sample.http_requests or 0.0
-                before = watch.requested.get(uid, (0.0, count))  # of a pod that was not seen before nothing is known
-                watch.requested[uid] = before if before[1] == count else (now, count)
         _note_block(watch, watch.collector.tick(now, seen), now)
 
     def _check(self, key: Key, watch: _Watch, interval: float) -> None:
@@ -197,38 +188,37 @@ class Telemetry:
         if found := watch.check.split():
             self._checked(key, found)
 
-    async def _sample(self, pod: Pod) -> Sample | str:
+    async def _sample(self, watch: _Watch, pod: Pod) -> "_Page | str":
         async with self._slots:
             try:
-                return parse(await self._scrape(pod))
+                return _Page(parse(await self._scrape(pod)), watch.probes.asked(pod))
             except (Unreachable, MalformedPage) as error:
                 return f"{pod.name}: {error}"
 
-    def _start_probe(self, key: Key, watch: _Watch, pod: Pod, planned: Plan) -> None:
-        mark = (pod.uid, pod.restarts)
-        if mark in watch.asking or mark in watch.probes or mark not in watch.looked:
-            return
 
-        async def run() -> None:
-            async with self._probe_slots:
-                facts = await probe(self._ask, key.namespace, pod, planned.probed_payload)
-            watch.probes[mark] = (self._clock(), facts)
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """What a pod's page said, and what it had been asked by then."""
 
-        def done(task: asyncio.Task[None]) -> None:
-            watch.asking.pop(mark, None)
-            if not task.cancelled():
-                self._news(key)
-
-        watch.asking[mark] = asyncio.ensure_future(run())
-        watch.asking[mark].add_done_callback(done)
+    sample: Sample
+    asked: Asked
 
 
-def _answers(watch: _Watch) -> Iterator[tuple[tuple[str, int], ProbeFacts]]:
-    """Bad news at once; good news when a scrape after the last answer, and one before the first, tell what was drafted
-    for them: until then nobody knows whether the drafter is any good."""
-    for mark, (when, facts) in watch.probes.items():
-        if facts.failed or facts.unknown or (watch.ticked is not None and watch.ticked > when):
-            yield mark, facts
+def _forget_pods(watch: _Watch, found: Iterable[Revision]) -> None:
+    there = {mark(pod) for revision in found for pod in revision.pods}
+    uids = {uid for uid, _ in there}
+    watch.probes.keep(there)
+    watch.idle = {uid: when for uid, when in watch.idle.items() if uid in uids}
+    watch.requested = {uid: known for uid, known in watch.requested.items() if uid in uids}
+
+
+def _note_requests(watch: _Watch, good: dict[str, _Page], now: float) -> None:
+    """Which pods hold no request, and which have got a new one from somebody else than us."""
+    watch.idle |= {uid: now for uid, page in good.items() if _idle(page.sample)}
+    for uid, page in good.items():
+        count = max(0.0, (page.sample.http_requests or 0.0) - page.asked.requests)
+        before = watch.requested.get(uid, (0.0, count))  # of a pod that was not seen before nothing is known
+        watch.requested[uid] = before if before[1] == count else (now, count)
 
 
 def _note_darkness(watch: _Watch, arm: Arm, why: list[str], answered: bool, now: float) -> None:

@@ -17,6 +17,7 @@ from specfleet.telemetry.page import MAX_PAGE
 
 MAX_ANSWER = 1 << 20
 SCRAPE_TIMEOUT = 5.0  # seconds, for a whole page
+MAX_ERROR = 200  # characters
 ASK_TIMEOUT = 60.0  # seconds: a pod that has not generated 32 tokens by then is stuck
 
 
@@ -50,17 +51,16 @@ class VllmClient:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise Unreachable(f"/metrics: {type(error).__name__}") from error
 
-    async def ask(self, namespace: str, pod: Pod, payload: Raw, body: dict[str, Any]) -> Answer:
-        """One completion. A time-out or a 5xx is the server's fault; no connection or no key is nobody's."""
+    async def ask(self, namespace: str, pod: Pod, payload: Raw, path: str, body: dict[str, Any]) -> Answer:
+        """One answer of the OpenAI API. A time-out or an error is the server's fault; no connection, no key is not."""
         try:
             headers = await self._headers(namespace, payload)
         except ApiError as error:
             return Answer(why=f"the API key cannot be read: {error}")
         timeout = aiohttp.ClientTimeout(total=ASK_TIMEOUT)
-        url = _url(pod, "/v1/completions")
         try:
             async with self._http.post(
-                url, json=body, headers=headers, timeout=timeout, allow_redirects=False
+                _url(pod, path), json=body, headers=headers, timeout=timeout, allow_redirects=False
             ) as response:
                 return await _answer(response)
         except TimeoutError:
@@ -99,16 +99,27 @@ async def _bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:
 
 
 async def _answer(response: aiohttp.ClientResponse) -> Answer:
+    status = response.status
     try:
         text = await _bounded(response, MAX_ANSWER)
     except Unreachable as error:
-        return Answer(why=str(error), wrong=True)
-    if response.status in (401, 403):
-        return Answer(why=f"answered {response.status}: the API key is not accepted")
-    if response.status != 200:
-        return Answer(why=f"answered {response.status}", wrong=True)
+        return Answer(why=str(error), wrong=True, status=status)
+    if status in (401, 403):
+        return Answer(why=f"answered {status}: the API key is not accepted", status=status)
     try:
         body = json.loads(text)
     except (ValueError, RecursionError):
-        return Answer(why="not JSON", wrong=True)
-    return Answer(body=body if isinstance(body, dict) else {})
+        body = None
+    if status != 200:
+        said = _error(body)
+        return Answer(why=f"answered {status}" + (f": {said}" if said else ""), wrong=True, status=status)
+    if body is None:
+        return Answer(why="not JSON", wrong=True, status=status)
+    return Answer(body=body if isinstance(body, dict) else {}, status=status)
+
+
+def _error(body: Any) -> str:
+    """What vLLM says in its error, on one line."""
+    error = body.get("error") if isinstance(body, dict) else None
+    message = error.get("message") if isinstance(error, dict) else None
+    return " ".join(str(message or "").split())[:MAX_ERROR]

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from specfleet.judgement.agreement import Agreement
+from specfleet.judgement.questions import PROMPTS, Question
+from specfleet.judgement.sanity import clip
 from specfleet.telemetry.counters import Tally
 from specfleet.telemetry.derived import error_share, position_acceptance
 
@@ -28,12 +31,19 @@ class PodFacts:
 
 @dataclass(frozen=True, slots=True)
 class ProbeFacts:
-    """How the arm answered the probe prompts; unknown = could not be asked. `message` tells of one that failed."""
+    """How the arm answered the probe prompts; unknown = could not be asked. `message` tells of one that failed.
+
+    Of one pod also when it had answered, in seconds since the epoch, and what it was asked; good news counts once it is
+    `settled`: what was drafted for it is known.
+    """
 
     passed: int
     failed: int
     unknown: int
     message: str
+    at: float = 0.0
+    asked: tuple[Question, ...] = ()
+    settled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +60,19 @@ class Fit:
         """Percent of stable's cache that the canary's lacks; negative where it is larger."""
         return 100 - 100 * self.canary / self.stable if self.canary is not None and self.stable else None
 
+    @property
+    def short(self) -> bool:
+        """More is missing than was predicted, as far as is known."""
+        known = self.lost is not None and self.predicted is not None
+        return known and (self.lost or 0.0) > (self.predicted or 0.0) + MAX_UNPREDICTED
+
 
 @dataclass(frozen=True, slots=True)
 class ArmFacts:
-    """All that the guards know of one arm; what is not pods, probe and fit is as the Collector gives it. `fit` is asked
-    of a canary before its first weight, and None otherwise."""
+    """All that the guards know of one arm; what is not pods, probe, fit and agreement is as the Collector gives it.
+    `fit` is a canary's, and no fault of one that is `serving` somebody already; `agreement` is with stable's greedy
+    answers, None where it is unknown or not to be expected; `unasked` counts ready pods that have yet to answer every
+    probe."""
 
     pods: tuple[PodFacts, ...]
     recent: Tally
@@ -63,6 +81,9 @@ class ArmFacts:
     probe: ProbeFacts
     stalled_scrapes: int
     fit: Fit | None = None
+    serving: bool = False
+    agreement: Agreement | None = None
+    unasked: int = 0
 
 
 class Guard(StrEnum):
@@ -103,11 +124,15 @@ def first_failure(canary: ArmFacts, stable: ArmFacts | None) -> Failure | None:
 
     `stable` excuses the canary from what stable suffers too, such as prompts that no drafter can guess.
     """
-    for guard, check in _CHECKS.items():
-        message = check(canary, stable)
-        if message:
-            return Failure(guard, _REASONS[guard], message, hard=guard not in _SOFT)
+    for guard, message in failures(canary, stable).items():
+        return Failure(guard, _REASONS[guard], message, hard=guard not in _SOFT)
     return None
+
+
+def failures(canary: ArmFacts, stable: ArmFacts | None) -> dict[Guard, str]:
+    """Every guard that the canary fails with what it says, in their order."""
+    found = {guard: check(canary, stable) for guard, check in _CHECKS.items()}
+    return {guard: message for guard, message in found.items() if message}
 
 
 def _dead(canary: ArmFacts, _: ArmFacts | None) -> str:
@@ -121,14 +146,21 @@ def _dead(canary: ArmFacts, _: ArmFacts | None) -> str:
 def _incorrect(canary: ArmFacts, _: ArmFacts | None) -> str:
     probe = canary.probe
     if not probe.failed:
-        return ""
+        return _disagreement(canary.agreement) if canary.agreement and canary.agreement.broken else ""
     asked = probe.passed + probe.failed + probe.unknown
     return f"{probe.failed} of {asked} probes failed" + (f": {probe.message}" if probe.message else "")
 
 
+def _disagreement(found: Agreement) -> str:
+    """Both numbers, and the prompt that tells most."""
+    numbers = f"{100 * found.canary:.0f} % with stable's, whose own agree by {100 * found.stable:.0f} %"
+    prompt, said, other = PROMPTS[found.prompt], clip(found.said), clip(found.stable_said)
+    return f"greedy answers of {found.pod} agree by {numbers}; to {prompt!r}: {said!r} where stable says {other!r}"
+
+
 def _not_fitting(canary: ArmFacts, _: ArmFacts | None) -> str:
     fit = canary.fit
-    if fit is None or fit.lost is None or fit.predicted is None or fit.lost <= fit.predicted + MAX_UNPREDICTED:
+    if fit is None or canary.serving or not fit.short:
         return ""
     sizes = f"{fit.canary:.0f} tokens of KV cache in a pod where stable has {fit.stable:.0f}"
     return f"{sizes}: {fit.lost:.1f} % less, where {fit.predicted:.0f} % were expected at most"

@@ -1,7 +1,12 @@
-"""Whether an answer to a probe prompt is sane: not empty, not one thing over and over, properly ended. Pure."""
+"""Whether an answer to a probe prompt is sane: text that is not one thing over and over, JSON that is JSON. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 FINISHED = ("stop", "length")
 REPEATS = 8  # of one word in a row: a greedy model may stutter, a broken one does nothing else
+SHOWN = 40  # characters of an answer that a message quotes
 
 
 def insane(text: str, finish_reason: str | None) -> str:
@@ -17,3 +22,42 @@ def insane(text: str, finish_reason: str | None) -> str:
     if len(packed) >= 2 * REPEATS and len(set(packed)) == 1:
         return f"one character {len(packed)} times: {packed[0]!r}"
     return ""
+
+
+def no_object(text: str, finish_reason: str | None) -> str:
+    """What is wrong with an answer that was asked for as a JSON object; of one that was cut only its beginning is
+    looked at, which may still be white space."""
+    if finish_reason not in FINISHED:
+        return f"finish_reason {finish_reason!r}"
+    whole = finish_reason == "stop"
+    fine = _is_object(text) if whole else text.lstrip()[:1] in ("", "{")
+    return "" if fine else f"no JSON object: {clip(text)!r}"
+
+
+def bad_call(message: Mapping[str, Any], finish_reason: str | None, offered: str) -> str:
+    """What is wrong with the tool calls of a chat message; a model need not call, and a call that was cut is not read.
+    Raises what a malformed message raises (AttributeError, KeyError, TypeError)."""
+    if finish_reason not in (*FINISHED, "tool_calls"):
+        return f"finish_reason {finish_reason!r}"
+    calls: Sequence[Mapping[str, Any]] = message.get("tool_calls") or ()
+    if finish_reason == "length":
+        return ""
+    for call in calls:
+        function = call["function"]
+        if function["name"] != offered:
+            return f"calls {clip(str(function['name']))!r}, which was not offered"
+        if not _is_object(function["arguments"]):
+            return f"arguments that are no JSON object: {clip(str(function['arguments']))!r}"
+    return ""
+
+
+def clip(text: str) -> str:
+    """As much of an answer as a message quotes."""
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+def _is_object(text: object) -> bool:
+    try:
+        return isinstance(json.loads(str(text)), dict)
+    except (ValueError, RecursionError):
+        return False

@@ -17,6 +17,7 @@ LEFT_OUT = {  # why something is in no block, in the order in which it is told; 
     "unpaired": ("tick", "without both arms"),
     "gap": ("tick", "after a pause"),
     "early": ("block", "in which the canary began to carry"),
+    "probes": ("block", "in which probes were over 1 %"),
     "replaced": ("block", "whose pods were replaced"),
     "away": ("block", "that an operator's restart cut off"),
 }

@@ -12,6 +12,7 @@ from specfleet.rollout.compared import comparable, predicted_loss
 from specfleet.rollout.memory import Rollout
 from specfleet.rollout.note import Note
 from specfleet.rollout.orders import ordered
+from specfleet.rollout.probing import agreeing
 from specfleet.rollout.scene import ArmSeen, Scene
 from specfleet.rollout.turn import Facts, Policy, Step
 from specfleet.rollout.world import Revision, rfc3339
@@ -53,13 +54,10 @@ def canary_facts(
 ) -> Facts:
     """All that `advance` asks about; `seen` is the verdict on the evidence so far."""
     asked = ordered(scene, canary)
-    mine, theirs = arm_facts(scene, canary, scene.seen.canary), arm_facts(scene, stable, scene.seen.stable)
-    if not exposed(scene, canary) and not scene.roles.undoing:
-        mine = replace(mine, fit=fit(scene, stable, canary))
     return Facts(
         canary=canary,
         stable=stable,
-        failure=first_failure(mine, theirs),
+        failure=first_failure(coming_facts(scene, stable, canary), arm_facts(scene, stable, scene.seen.stable)),
         verdict=seen,
         blocks=evidence.seen,
         probed=scene.probed(canary.pods),
@@ -151,8 +149,10 @@ def arm_facts(scene: Scene, revision: Revision, seen: ArmSeen) -> ArmFacts:
         passed=sum(item.passed for item in answers),
         failed=sum(item.failed for item in answers),
         unknown=sum(item.unknown for item in answers),
-        message=next((item.message for item in answers if item.failed), ""),
+        message=next((item.message for item in answers if item.failed or item.unknown), ""),
     )
+    if not scene.seen.probing:
+        probe = ProbeFacts(0, 0, 0, "probes are off")
     return ArmFacts(pods, seen.recent, seen.last, seen.running, probe, seen.stalled)
 
 
@@ -166,6 +166,17 @@ def fit(scene: Scene, stable: Revision, canary: Revision) -> Fit:
 def exposed(scene: Scene, canary: Revision) -> bool:
     """Whether anybody's requests go to the canary's pods."""
     return canary.name in scene.routing.carriers or bool(scene.routing.cohort)
+
+
+def coming_facts(scene: Scene, stable: Revision | None, canary: Revision) -> ArmFacts:
+    """What they ask about the canary: how far it agrees with stable, too, and whether it fits."""
+    return replace(
+        arm_facts(scene, canary, scene.seen.canary),
+        agreement=agreeing(scene),
+        unasked=canary.ready - scene.probed(canary.pods),
+        fit=fit(scene, stable, canary) if stable else None,
+        serving=exposed(scene, canary) or scene.roles.undoing,
+    )
 
 
 def probe_unknown(scene: Scene, revision: Revision) -> str:

@@ -4,10 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from specfleet.judgement.guards import MAX_UNPREDICTED
 from specfleet.judgement.verdict import Metric
 from specfleet.rollout.course import Course
-from specfleet.rollout.facts import fit
 from specfleet.rollout.margins import begun_with, resolvable
 from specfleet.rollout.scene import ArmSeen, Scene
 from specfleet.rollout.world import Raw, Revision
@@ -54,20 +52,6 @@ def per_token(scene: Scene, revision: Revision, seen: ArmSeen, old: Raw) -> str 
     if text is None or limit is None:
         return text
     return f"{text} {'≤' if float(text.split()[0]) <= limit else '>'} {limit} ms"
-
-
-def fitting(scene: Scene, revision: Revision) -> str | None:
-    """The canary's KV cache against stable's, as the guard saw it or why it saw nothing; None of any other revision."""
-    stable = scene.roles.stable
-    if revision is not scene.roles.canary or stable is None:
-        return None
-    found = fit(scene, stable, revision)
-    if found.lost is None:
-        return "unknown: a pod does not say how many blocks it has, or none has answered"
-    sizes = f"{found.canary:.0f} tokens a pod, {-found.lost:+.0f} % against stable's {found.stable:.0f}"
-    if found.predicted is None:
-        return f"{sizes}; nothing is expected, since the engines differ"
-    return f"{sizes}; at least {-found.predicted - MAX_UNPREDICTED:+.0f} % expected"
 
 
 def resolved(scene: Scene, course: Course) -> Mapping[Metric, float]:

@@ -121,7 +121,8 @@ def _shrink(arm: Revision, excess: int, allowed: int, finished: Callable[[Pod], 
     found: list[Move] = []
     if leaving:
         found.append(Scale(arm, arm.wanted - leaving, f"{arm.name} {arm.wanted} -> {arm.wanted - leaving} replicas"))
-    to_drain = max(0, min(excess - len(draining) - free, allowed))
+    # Not while an unready one is to go: should it get ready first, one that was just drained would go in its place.
+    to_drain = 0 if leaving > done else max(0, min(excess - len(draining) - free, allowed))
     serving = [pod for pod in present if pod.taking_traffic][::-1]
     first_cost = max((pod.deletion_cost + 1 for pod in arm.draining), default=LOWEST_COST)
     return found + [

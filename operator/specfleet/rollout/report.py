@@ -9,17 +9,18 @@ from specfleet.api.conditions import merge
 from specfleet.api.reasons import Reason
 from specfleet.api.validation import findings
 from specfleet.judgement.verdict import Metric
-from specfleet.rollout.capacity import foreseen, plan_rows
+from specfleet.rollout import arms
+from specfleet.rollout.arms import clip
 from specfleet.rollout.comparison import left_out
 from specfleet.rollout.conditions import conditions, refused, told
 from specfleet.rollout.course import Course
 from specfleet.rollout.facts import steps_of
-from specfleet.rollout.figures import fitting, measured, per_token, resolved
+from specfleet.rollout.figures import measured, resolved
 from specfleet.rollout.judged import metric, self_check
 from specfleet.rollout.margins import begun_with, remarks
 from specfleet.rollout.orders import ignored
 from specfleet.rollout.routefindings import route_findings
-from specfleet.rollout.scene import ArmSeen, Scene
+from specfleet.rollout.scene import Scene
 from specfleet.rollout.waiting import reachable_percent
 from specfleet.rollout.world import Raw, Revision, rfc3339
 
@@ -36,14 +37,14 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "observedGeneration": _generation(scene.sdd),
         "conditions": merge(old.get("conditions") or (), conditions(scene, hold, problems), time),
         "reason": str(hold.reason),
-        "message": _clip(hold.message),
+        "message": clip(hold.message),
         "replicas": min(scene.spec.replicas, sum(item.ready for item in scene.revisions.values())),
         "selector": f"{names.DEPLOYMENT}={scene.name}",
-        "stable": _arm(scene, stable, scene.seen.stable, old.get("stable") or {}),
-        "canary": _canary(scene, canary, old.get("canary") or {}),
+        "stable": arms.stable(scene),
+        "canary": arms.canary(scene),
         "weight": _weight(scene) if canary else None,
         "step": _step(scene, course) if canary else None,
-        "proposalLength": _proposal_length(stable or scene.roles.target, canary),
+        "proposalLength": arms.proposal_length(stable or scene.roles.target, canary),
         "model": _payload(stable or scene.roles.target).get("model"),
         "ready": f"{sum(item.ready for item in scene.revisions.values())}/{scene.spec.replicas}",
         "gpu": "/".join(scene.spec.accelerator.products)[:MAX_SHORT] or None,
@@ -54,7 +55,7 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "selfCheck": self_check(scene.seen.check, old, begins=canary is not None and not old.get("canary")),
         "decisions": [_decision(item) for item in reversed(course.memory.decisions)] or None,
         "lastHandledAction": _action(scene, course),
-        "findings": list(dict.fromkeys(_clip(text) for text in _findings(scene, least)))[:32] or None,
+        "findings": list(dict.fromkeys(clip(text) for text in _findings(scene, least)))[:32] or None,
         **measured(scene, old),
     }
     return {key: value for key, value in known.items() if value is not None}
@@ -66,7 +67,7 @@ def invalid(sdd: Raw, problems: tuple[str, ...], time: str) -> dict[str, Any]:
     text = "; ".join(problems)
     conditions = merge(old.get("conditions") or (), refused(text, generation), time)
     reason = str(Reason.CONFIG_INVALID)
-    return {"observedGeneration": generation, "conditions": conditions, "reason": reason, "message": _clip(text)}
+    return {"observedGeneration": generation, "conditions": conditions, "reason": reason, "message": clip(text)}
 
 
 def matters(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
@@ -96,30 +97,6 @@ def _generation(sdd: Raw) -> int:
 
 def _payload(revision: Revision | None) -> Mapping[str, Any]:
     return revision.payload if revision else {}
-
-
-def _arm(scene: Scene, revision: Revision | None, seen: ArmSeen, old: Raw) -> dict[str, Any] | None:
-    if revision is None:
-        return None
-    known = {
-        "revision": revision.name,
-        "method": str(revision.payload.get("method", "none")),
-        "numSpeculativeTokens": str(revision.payload.get("numSpeculativeTokens", "")),
-        "replicas": revision.wanted,
-        "ready": revision.ready,
-        "timePerOutputToken": per_token(scene, revision, seen, old),
-        "kvCache": fitting(scene, revision),
-    }
-    return {key: value for key, value in known.items() if value is not None}
-
-
-def _canary(scene: Scene, canary: Revision | None, old: Mapping[str, Any]) -> dict[str, Any] | None:
-    said = _arm(scene, canary, scene.seen.canary, old)
-    if said is None or not scene.spec.replicas:
-        return said
-    steps = () if scene.roles.undoing else steps_of(scene.spec)
-    plan = foreseen(steps, scene.bounds(scene.borrows))
-    return {**said, "plan": plan_rows(plan, scene.routing.gateway, scene.spec.accelerator.count, scene.spec.replicas)}
 
 
 def _weight(scene: Scene) -> str:
@@ -164,25 +141,11 @@ def _step(scene: Scene, course: Course) -> dict[str, Any] | None:
     return {key: value for key, value in known.items() if value is not None}
 
 
-def _proposal_length(stable: Revision | None, canary: Revision | None) -> str | None:
-    now = _length(stable)
-    if canary is None or _length(canary) == now:
-        return now
-    return f"{now}→{_length(canary)}"
-
-
-def _length(revision: Revision | None) -> str | None:
-    if revision is None:
-        return None
-    length = revision.payload.get("numSpeculativeTokens")
-    return "auto" if length is None else str(length) if length else "off"
-
-
 def _decision(item: Any) -> dict[str, str]:
     return {
         "time": rfc3339(item.time),
         "reason": str(item.reason),
-        "message": _clip(item.message),
+        "message": clip(item.message),
         "revision": item.revision,
     }
 
@@ -195,8 +158,4 @@ def _action(scene: Scene, course: Course) -> dict[str, str] | None:
     answers = dict(meant.answered) if meant else {}
     for mark in course.marks:
         answers |= json.loads(mark.notes.get(names.ACTIONS) or "{}")
-    return {"id": action.id, "type": action.type, "result": _clip(answers.get(action.id) or ignored(scene, action))}
-
-
-def _clip(text: str) -> str:
-    return text if len(text) <= 1024 else f"{text[:1023]}…"
+    return {"id": action.id, "type": action.type, "result": clip(answers.get(action.id) or ignored(scene, action))}

@@ -1,10 +1,11 @@
 """Everything one pass decides from, made once from the raw objects and what was measured. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
+from specfleet.judgement.agreement import Answers
 from specfleet.judgement.guards import ProbeFacts
 from specfleet.judgement.selfcheck import SelfCheck
 from specfleet.resources.devices import Devices
@@ -46,12 +47,14 @@ class Seen:
 
     `evidence_of` are the uids of the two revisions that the evidence compares, stable first; `dropped` counts what was
     in no block of it, by reason, as it stood when the last block was complete. `load` is the fleet's peak of late.
-    `check` is what halves of stable's pods showed against each other. `probes` is by (pod uid, restarts): a pod without
-    an entry has not finished its probes. By pod uid: `idle` is when a scrape last saw it without requests, `requested`
-    when a new one was last seen; none or 0 means unknown. `taken` are names ("Service/llama") that exist and are not
-    ours; `refused` is what the API server said to a write of this pass; `rival` is an older SDD that has the same route
-    or hostname; `devices` is what each node has of the accelerators, None where that is not known or nothing waits for
-    any. `since` is when the looking began: the time before, in which the operator was away, counts nowhere.
+    `check` is what halves of stable's pods showed against each other. By (pod uid, restarts): `probes`, of which a pod
+    that has not finished its first ones has none; `answers` to the built-in prompts, the last askings that were
+    answered whole; `tried`, when one of them last was not. Without `probing` nobody is asked anything. By pod uid:
+    `idle` is when a scrape last saw it without requests, `requested` when a new one was last seen; none or 0 means
+    unknown. `taken` are names ("Service/llama") that exist and are not ours; `refused` is what the API server said to a
+    write of this pass; `rival` is an older SDD that has the same route or hostname; `devices` is what each node has of
+    the accelerators, None where that is not known or nothing waits for any. `since` is when the looking began: the time
+    before, in which the operator was away, counts nowhere.
     """
 
     since: float = 0.0
@@ -60,7 +63,10 @@ class Seen:
     evidence: Evidence = EMPTY
     evidence_of: tuple[str, str] | None = None
     dropped: Mapping[str, int] = field(default_factory=dict)
+    probing: bool = True
     probes: Mapping[tuple[str, int], ProbeFacts] = field(default_factory=dict)
+    answers: Mapping[tuple[str, int], Sequence[Answers]] = field(default_factory=dict)
+    tried: Mapping[tuple[str, int], float] = field(default_factory=dict)
     load: Load | None = None
     check: SelfCheck | None = None
     idle: Mapping[str, float] = field(default_factory=dict)
@@ -123,9 +129,15 @@ class Scene:
         return overload(self.seen.load, pods, self.spec.engine.max_num_seqs)
 
     def probed(self, pods: tuple[Pod, ...]) -> int:
-        """How many of the ready ones have answered every probe well."""
-        answers = [self.seen.probes.get((pod.uid, pod.restarts)) for pod in pods if pod.taking_traffic]
-        return sum(answer is not None and answer.passed > 0 and not answer.failed for answer in answers)
+        """How many of the ready ones have answered every probe well; all of them where nobody is asked."""
+        ready = [pod for pod in pods if pod.taking_traffic]
+        if not self.seen.probing:
+            return len(ready)
+        return sum(_well(self.seen.probes.get((pod.uid, pod.restarts))) for pod in ready)
+
+
+def _well(facts: ProbeFacts | None) -> bool:
+    return facts is not None and facts.settled and facts.passed > 0 and not facts.failed and not facts.unknown
 
 
 def remembered(objects: Objects) -> Memory:

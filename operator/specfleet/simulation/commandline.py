@@ -42,6 +42,7 @@ class Options:
     max_model_len: int
     shutdown_timeout: float
     api_keys: tuple[str, ...]
+    tools: bool = False  # models may call tools by themselves
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -56,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--shutdown-timeout", type=float, default=0.0)
     parser.add_argument("--api-key", nargs="*", default=[])
     parser.add_argument("--per-request-spec-decode-metrics", default="none")
+    parser.add_argument("--enable-auto-tool-choice", action="store_true")
     return parser
 
 
@@ -100,6 +102,7 @@ def parse(argv: Sequence[str], environment: Mapping[str, str]) -> Options:
         max_model_len=given.max_model_len,
         shutdown_timeout=given.shutdown_timeout,
         api_keys=tuple(keys),
+        tools=given.enable_auto_tool_choice,
     )
 
 

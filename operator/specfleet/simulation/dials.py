@@ -13,7 +13,8 @@ METRICS_FAULTS = ("ok", "huge", "endless", "slow", "redirect", "binary", "missin
 class Dials:
     """acceptance: factor on every token's probability (0 accepts nothing). speed: factor on step speed (0.5 is half
     as fast). start_seconds: how long loading takes before the port opens. crash: exit 1. hang: requests never progress
-    while /health stays 200. garbage: the output repeats one token. errors: share of requests answered with 500.
+    while /health stays 200. garbage: the output repeats one token. garbled: greedy answers read well and are not the
+    target's. chat_template: the model has one, or chats are refused. errors: share of requests answered with 500.
     kv: factor on the blocks of the KV cache, as if something else held memory. metrics: one of METRICS_FAULTS.
     """
 
@@ -23,6 +24,8 @@ class Dials:
     crash: bool = False
     hang: bool = False
     garbage: bool = False
+    garbled: bool = False
+    chat_template: bool = True
     errors: float = 0.0
     kv: float = 1.0
     metrics: str = "ok"

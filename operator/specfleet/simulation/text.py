@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from random import Random
@@ -16,13 +17,15 @@ CHARACTERS_PER_TOKEN = 4
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a request asks for. stop: texts at which the answer ends, themselves left out."""
+    """What a request asks for. stop: texts at which the answer ends, themselves left out. keys: those of the JSON
+    object that the answer has to be, None where it may be any text."""
 
     prompt: str
     max_tokens: int
     min_tokens: int = 0
     ignore_eos: bool = False
     stop: tuple[str, ...] = ()
+    keys: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,8 @@ def _clipped(tokens: list[str], characters: int) -> tuple[str, ...]:
 
 def reply(wish: Wish, random: Random, garbage: bool = False) -> Reply:
     """The answer to `wish`; equal for equal wishes and equally seeded `random`."""
+    if wish.keys is not None and not garbage:
+        return _object(wish, wish.keys, random)
     result = _sum(wish.prompt)
     natural = 2 if result is not None else min(1200, max(8, int(random.lognormvariate(4.8, 0.7))))
     length = wish.max_tokens if wish.ignore_eos else min(wish.max_tokens, max(natural, wish.min_tokens))
@@ -83,3 +88,11 @@ def reply(wish: Wish, random: Random, garbage: bool = False) -> Reply:
         tokens[:2] = [" " + result, "."][:length]
     ended = "length" if length >= wish.max_tokens else "stop"
     return (_cut(tokens, wish) if wish.stop else None) or Reply(tuple(tokens), ended)
+
+
+def _object(wish: Wish, keys: tuple[str, ...], random: Random) -> Reply:
+    """A JSON object with these keys, cut where it has too many tokens."""
+    written = json.dumps({key: _word(random).strip() for key in keys})
+    size = CHARACTERS_PER_TOKEN
+    tokens = tuple(written[at : at + size] for at in range(0, len(written), size))
+    return Reply(tokens[: wish.max_tokens], "stop" if len(tokens) <= wish.max_tokens else "length")

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from statistics import median
 
+from specfleet.telemetry.asked import NOTHING, Asked
 from specfleet.telemetry.counters import Observation, Tally, bound_within, difference
 from specfleet.telemetry.derived import position_acceptance
 from specfleet.telemetry.evidence import Arm, Block
+from specfleet.telemetry.probed import without_probes
 
 __all__ = ["RECENT_DRAFTS", "Arm", "Collector"]
 
@@ -28,6 +30,7 @@ class _Track:
     observation: Observation
     delta: Tally | None = None  # between the last two ticks
     counts: bool = False  # the delta lies wholly after warm-up
+    asked: Asked = NOTHING  # by the operator, between the last two ticks
     stalled: int = 0
     window: deque[tuple[int, Tally]] = field(default_factory=lambda: deque(maxlen=WINDOW_TICKS))  # (tick, delta)
 
@@ -37,25 +40,33 @@ class _OpenBlock:
     seconds: float = 0.0
     bound: float | None = None
     pods: dict[Arm, dict[str, Tally]] = field(default_factory=lambda: {arm: {} for arm in Arm})
+    asked: dict[Arm, dict[str, Asked]] = field(default_factory=lambda: {arm: {} for arm in Arm})
 
-    def add(self, arms: Mapping[Arm, Mapping[str, Tally]], seconds: float, bound: float | None) -> None:
+    def add(self, arms: Mapping[Arm, Mapping[str, _Track]], seconds: float, bound: float | None) -> None:
         self.seconds += seconds
         self.bound = bound or self.bound
-        for arm, deltas in arms.items():
-            for pod, delta in deltas.items():
-                self.pods[arm][pod] = self.pods[arm].get(pod, Tally.zero()) + delta
+        for arm, tracks in arms.items():
+            for pod, track in tracks.items():
+                self.pods[arm][pod] = self.pods[arm].get(pod, Tally.zero()) + (track.delta or Tally.zero())
+                self.asked[arm][pod] = self.asked[arm].get(pod, NOTHING) + track.asked
 
-    def continues(self, arms: Mapping[Arm, Mapping[str, Tally]], bound: float | None) -> bool:
+    def continues(self, arms: Mapping[Arm, Mapping[str, _Track]], bound: float | None) -> bool:
         """False if an arm shares no pod with the block so far: that is another revision, or a promotion. Nor where
         first tokens are late beyond another bound by now."""
         same = not (bound and self.bound) or bound == self.bound
-        return same and all(not self.pods[arm] or self.pods[arm].keys() & deltas.keys() for arm, deltas in arms.items())
+        return same and all(not self.pods[arm] or self.pods[arm].keys() & tracks.keys() for arm, tracks in arms.items())
+
+    def closed(self) -> Block | None:
+        """The block without what the operator's probes did; None where they did too much of it."""
+        stable, canary = (without_probes(self.pods[arm], self.asked[arm]) for arm in (Arm.STABLE, Arm.CANARY))
+        return None if stable is None or canary is None else Block(stable=stable, canary=canary, bound=self.bound)
 
 
 class Collector:
     """Feeds on ticks. Times are seconds of any clock (one that runs back is a gap); pod keys are unique within an arm.
 
     A delta counts only between two successive ticks that its pod answered, so both arms always cover the same time.
+    What probes did is taken out of blocks (see `probed`), not out of the guards' windows: they tell of the canary too.
     """
 
     def __init__(self, block_seconds: float, warmup_seconds: float, ttft_limit: float | None = None) -> None:
@@ -72,7 +83,7 @@ class Collector:
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """How often something was left out of blocks: gap, restarted, missed, warm-up, unpaired, replaced."""
+        """How often something was left out of blocks: gap, restarted, missed, warm-up, unpaired, replaced, probes."""
         return dict(self._dropped)
 
     def tick(self, now: float, arms: Mapping[Arm, Mapping[str, Observation]]) -> Block | None:
@@ -111,7 +122,7 @@ class Collector:
 
     def counting(self, arm: Arm) -> Mapping[str, Tally]:
         """What each of the arm's pods did between the last two ticks, of those whose delta may count in a block."""
-        return _counting(self._current(arm))
+        return {pod: track.delta for pod, track in _counting(self._current(arm)).items() if track.delta is not None}
 
     def fell(self, arm: Arm) -> bool:
         """Acceptance of the first drafted token has fallen steeply from the last scrape but one to the last one."""
@@ -164,6 +175,7 @@ class Collector:
         track.delta = delta
         track.stalled = track.stalled + 1 if _stalled(observation, delta) else 0
         track.window.append((self._ticks, delta))
+        track.asked = observation.asked.since(track.observation.asked)
         track.observation, track.seen = observation, now
 
     def _current(self, arm: Arm) -> dict[str, _Track]:
@@ -181,12 +193,13 @@ class Collector:
         self._block.add(counting, interval, self._bound)
         if self._block.seconds + interval / 2 < self._block_seconds:  # to the nearest tick: scrapes jitter
             return None
-        full, self._block = self._block, _OpenBlock()
-        return Block(stable=full.pods[Arm.STABLE], canary=full.pods[Arm.CANARY], bound=full.bound)
+        full, self._block = self._block.closed(), _OpenBlock()
+        self._dropped["probes"] += full is None
+        return full
 
 
-def _counting(tracks: Mapping[str, _Track]) -> dict[str, Tally]:
-    return {pod: track.delta for pod, track in tracks.items() if track.counts and track.delta is not None}
+def _counting(tracks: Mapping[str, _Track]) -> dict[str, _Track]:
+    return {pod: track for pod, track in tracks.items() if track.counts and track.delta is not None}
 
 
 def _stalled(observation: Observation, delta: Tally) -> bool:

@@ -7,6 +7,7 @@ from itertools import zip_longest
 from operator import add, attrgetter
 from typing import Self
 
+from specfleet.telemetry.asked import NOTHING, Asked
 from specfleet.telemetry.page import Sample
 
 # Fields that `Sample` and `Tally` share. What each counts is said at Sample.
@@ -33,10 +34,12 @@ _numbers: Callable[["Tally"], tuple[float, ...]] = attrgetter(*NUMBERS)
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A sample and the life of the container that it was taken from: (pod uid, container restart count)."""
+    """A sample, the life of the container that it was taken from: (pod uid, container restart count), and what of it
+    the operator has asked itself."""
 
     epoch: tuple[str, int]
     sample: Sample
+    asked: Asked = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
