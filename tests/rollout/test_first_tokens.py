@@ -184,10 +184,19 @@ async def test_the_margin_that_can_be_resolved_follows_the_fleets_own_noise(at_r
     assert before == "5.7"
     story.edit("stay here", paused=True)
     await story.run(300)
-    measured = {item["name"]: float(item["resolvable"]) for item in story.status["metrics"]}
-    assert measured["speed"] != 5.7
-    assert 1 < measured["speed"] < 12
+    measured = float(metric(story, "speed")["resolvable"])
+    assert measured != 5.7
+    assert 1 < measured < 12
     assert metric(story, "speed")["margin"] == "6.0"
+
+
+async def test_of_a_metric_that_is_not_compared_nobody_says_that_it_cannot_be_proven(at_rest):
+    story = await canary_at(at_rest, weight=50)  # a longer proposal: its acceptance means something else
+    story.edit("stay here", paused=True)
+    await story.run(300)
+    assert metric(story, "acceptance")["outcome"] == "NotComparable"
+    assert "resolvable" not in metric(story, "acceptance")
+    assert not [text for text in story.status.get("findings", ()) if "acceptancePoints" in text]
 
 
 def test_what_an_older_operator_remembered_has_no_plan_of_pods():

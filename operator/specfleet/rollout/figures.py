@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from specfleet.judgement.verdict import Metric
+from specfleet.judgement.verdict import Metric, Outcome
 from specfleet.rollout.course import Course
 from specfleet.rollout.margins import begun_with, resolvable
 from specfleet.rollout.scene import ArmSeen, Scene
@@ -61,4 +61,6 @@ def resolved(scene: Scene, course: Course) -> Mapping[Metric, float]:
     if course.verdict is None:
         return {}
     evidence = scene.seen.evidence if rollout and scene.seen.evidence_of == rollout.uids else EMPTY
-    return resolvable(scene.spec, evidence, begun_with(rollout))
+    compared = {item.metric for item in course.verdict.metrics if item.outcome is not Outcome.NOT_COMPARABLE}
+    least = resolvable(scene.spec, evidence, begun_with(rollout))
+    return {metric: margin for metric, margin in least.items() if metric in compared}
