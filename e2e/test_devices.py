@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from harness.fleet import NewFleet, is_ready, tokens
 from harness.stage import Stage
 
-STEPS = [{"weight": 25, "minSeconds": 25}, {"weight": 50, "minSeconds": 5}]
+STEPS = [{"weight": 25, "minSeconds": 15}, {"weight": 50, "minSeconds": 5}]
 
 
 def allocatable(stage: Stage) -> int:
