@@ -68,23 +68,27 @@ def test_failed_build_leaves_nothing() -> None:
     assert [p.name for p in cache.root().iterdir()] == ["kind.lock"]
 
 
-def test_second_run_waits_for_the_first_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    started, finish, builds = threading.Event(), threading.Event(), []
+def test_second_run_waits_for_the_first_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    started, waiting, finish, builds, said = threading.Event(), threading.Event(), threading.Event(), [], []
 
     def build(folder: Path) -> None:
         builds.append(folder)
         started.set()
-        assert finish.wait(10)
+        assert finish.wait(60)
 
+    def say(text: str) -> None:
+        said.append(text)
+        waiting.set()
+
+    monkeypatch.setattr(cache, "say", say)
     first = threading.Thread(target=cache.folder, args=("kind", "1", build))
     second = threading.Thread(target=cache.folder, args=("kind", "1", build))
     first.start()
-    assert started.wait(10)
+    assert started.wait(60)
     second.start()
-    while "waiting" not in (said := capsys.readouterr().err) and second.is_alive():
-        pass
+    assert waiting.wait(60)
     finish.set()
     first.join()
     second.join()
-    assert "another run is making 'kind'" in said
+    assert "another run is making 'kind'" in said[0]
     assert len(builds) == 1
