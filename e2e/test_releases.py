@@ -15,7 +15,8 @@ from harness.stage import OPERATOR_NAMESPACE, Stage
 
 CRD = "specdecodedeployments.specfleet.dev"
 USER = 2000
-UNDECIDED = [{"weight": 33, "minSeconds": 30}]  # while the operator is replaced
+UNDECIDED = [{"weight": 33, "minSeconds": 3600}]  # while the operator is replaced, however long that takes
+DECIDED = [{"weight": 33, "minSeconds": 5}]
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,7 @@ def test_next_release_mid_canary(stage: Stage, new_fleet: NewFleet, next_chart: 
         with installed(stage, next_chart, release.TAG):
             assert release.FIELD in known_fields(stage)
             assert fleet.lives() == before, "it began a pod anew"
+            fleet.edit({"rollout": {"steps": DECIDED}})
             fleet.promoted(canary)
             fleet.wait("explanation", 30, lambda: release.VARIABLE in outdated(fleet))
             assert names(fleet.revisions()) == names(made)
