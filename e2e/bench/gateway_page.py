@@ -82,7 +82,8 @@ def _chosen(plugin: str) -> Iterator[str]:
         "Flagger: provider gatewayapi:v1, default flags, the Deployment as its page on zero downtime has it "
         "(maxUnavailable 0; maxSurge 1); it doubles the fleet by design, and replaces its primary pods while the "
         f"canary has all requests; interval 10 s, threshold {FAILURES}; a step of Flagger is one interval, so a "
-        f"confirm-traffic-increase webhook lets it take a step every {STEP_SECONDS} s"
+        f"confirm-traffic-increase webhook lets it take a step every {STEP_SECONDS} s; its copy of the pods does not "
+        "know `preStop.sleep`, so theirs is the command `sleep`"
     )
     yield (
         "both analyses: accepted over drafted tokens of the canary's pods in the last "

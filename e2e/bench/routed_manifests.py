@@ -58,9 +58,18 @@ def flagger(name: str, host: str, parent: Mapping[str, str]) -> list[Item]:
         "progressDeadlineSeconds": DEADLINE,
         "strategy": strategy,
         "selector": {"matchLabels": {"app": name}},
-        "template": template({"app": name, "fleet": name}),
+        "template": _without_new_fields(template({"app": name, "fleet": name})),
     }
     return [_object("apps/v1", "Deployment", name, spec), _metric(), _canary(name, host, parent)]
+
+
+def _without_new_fields(wanted: Item) -> Item:
+    """Flagger's copy of a pod template lacks what its types do not know yet: the sleep of a preStop, which is written
+    as a command here."""
+    (container,) = wanted["spec"]["containers"]
+    pause = {"exec": {"command": ["sleep", str(pod.PRESTOP_SECONDS)]}}
+    spec = {**wanted["spec"], "containers": [{**container, "lifecycle": {"preStop": pause}}]}
+    return {**wanted, "spec": spec}
 
 
 def _canary(name: str, host: str, parent: Mapping[str, str]) -> Item:

@@ -78,7 +78,10 @@ def test_the_pods_of_the_peers_are_the_same_and_their_routes_cut_no_stream() -> 
     rollout = argo("argo", "argo.example.com", PARENT)
     route = next(item for item in rollout if item["kind"] == "HTTPRoute")
     deployment, _, canary = flagger("flagger", "flagger.example.com", PARENT)
-    assert rollout[-1]["spec"]["template"]["spec"] == deployment["spec"]["template"]["spec"]
+    of_argo, of_flagger = (item["spec"]["template"]["spec"] for item in (rollout[-1], deployment))
+    assert of_flagger["containers"][0].pop("lifecycle") == {"preStop": {"exec": {"command": ["sleep", "5"]}}}
+    assert of_argo["containers"][0].pop("lifecycle") == {"preStop": {"sleep": {"seconds": 5}}}
+    assert of_argo == of_flagger
     assert route["spec"]["rules"][0]["timeouts"] == {"request": "0s"}
     assert canary["spec"]["service"]["timeout"] == "0s"
     assert rollout[-1]["spec"]["replicas"] == deployment["spec"]["replicas"] == 8
