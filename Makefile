@@ -4,7 +4,8 @@ PY := .venv/bin/python
 export PYTHONPATH := e2e
 PYTEST := .venv/bin/pytest
 
-.PHONY: help demo demo-vllm test e2e e2e-gateway-short e2e-full bench-control bench-judge lint generate lock cluster clean
+.PHONY: help demo demo-vllm test e2e e2e-gateway-short e2e-full bench-control bench-gateway bench-judge lint generate lock \
+  cluster clean
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -33,6 +34,9 @@ e2e-full: demo e2e demo-vllm ## everything that runs on a cluster or on a real v
 
 bench-control: .venv/.ready ## what a rollout and a fleet at rest cost, beside Argo Rollouts, into docs/benchmarks.md (root)
 	@$(PY) -m bench.control
+
+bench-gateway: .venv/.ready ## promotions behind a real gateway, beside Argo Rollouts and Flagger, into docs/benchmarks.md (root)
+	@$(PY) -m bench.gateway
 
 bench-judge: .venv/.ready ## canaries whose truth is known before our judge and those of others, into docs/benchmarks.md
 	@$(PY) -m bench.judge

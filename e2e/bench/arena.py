@@ -16,7 +16,7 @@ from harness.errors import HarnessError
 from harness.fleet import MIX
 from harness.load import GRACE, Load
 from harness.loadreport import Report
-from harness.process import Daemon
+from harness.process import Daemon, tail
 from harness.stage import PROJECT, Stage
 
 GPUS = 24  # so that no pod of either waits for one
@@ -92,6 +92,9 @@ class Arena:
         daemon = Daemon(name, [*cluster.exec_prefix, *command], cluster.state / f"log/{name}.log", known)
         try:
             yield daemon
+        except HarnessError:
+            self.stage.say(f"the end of {name}'s log:\n{tail(daemon.log, 20)}")
+            raise
         finally:
             daemon.stop()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bench import argo_build
+from bench.accounts import account, kinds, user
 from bench.arena import Arena
 from bench.watch import PORT
 from harness.fleet import Fleet, tokens
@@ -23,6 +24,7 @@ THRESHOLD = 0.3  # accepted over drafted tokens
 STEPS = [{"weight": weight, "minSeconds": STEP_SECONDS} for weight in WEIGHTS]  # of ours
 HOLD = {"weight": 25, "minSeconds": 3600}
 SYSTEM = "argo-rollouts"  # namespace, service account and role binding
+RESOURCES = ("rollouts", "analysistemplates", "analysisruns")
 Item = dict[str, Any]
 
 
@@ -111,7 +113,7 @@ class Argo:
     """Argo Rollouts' basic canary, its controller as a process in the cluster's network with an account of its own."""
 
     name = "argo"
-    user = f"system:serviceaccount:{SYSTEM}:{SYSTEM}"
+    user = user(SYSTEM)
 
     def __init__(self, arena: Arena, pid: int, template: Item) -> None:
         self._arena, self._pid, self._template = arena, pid, template
@@ -171,26 +173,13 @@ def _longer(template: str) -> str:
 
 def _install(stage: Stage, folder: Path) -> Path:
     """Custom resources and an account that may do all; the kubeconfig of that account."""
-    crds = sorted((folder / argo_build.CRDS).glob("*-crd.yaml"))
-    files = [f"--filename={file}" for file in crds]
-    stage.kubectl("apply", "--server-side", *files)
-    stage.wait("Argo's resources", 60, lambda: _served(stage))
-    stage.kubectl("create", "namespace", SYSTEM)
-    stage.kubectl("-n", SYSTEM, "create", "serviceaccount", SYSTEM)
-    account = f"--serviceaccount={SYSTEM}:{SYSTEM}"
-    stage.kubectl("create", "clusterrolebinding", SYSTEM, "--clusterrole=cluster-admin", account)
-    token = stage.kubectl("-n", SYSTEM, "create", "token", SYSTEM, "--duration=6h").strip()
-    config = json.loads(stage.cluster.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": token}
-    path = stage.cluster.state / "argo.kubeconfig"
-    path.write_text(json.dumps(config))
-    return path
+    kinds(stage, crds(folder), RESOURCES)
+    return account(stage, SYSTEM)
 
 
-def _served(stage: Stage) -> bool:
-    """Its resources can be listed: there are none yet, and no error."""
-    kinds = "rollouts,analysistemplates,analysisruns"
-    return not stage.cluster.kubectl("get", kinds, "--output=name", check=False)
+def crds(folder: Path) -> list[Path]:
+    """The manifests of its kinds."""
+    return sorted((folder / argo_build.CRDS).glob("*-crd.yaml"))
 
 
 def pod_template(ours: Mapping[str, Any]) -> Item:

@@ -7,20 +7,17 @@ was measured whole.
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from types import FrameType
-from typing import NoReturn
 
 from bench import argo_build, micro, report, rest
 from bench.arena import GPUS, Arena
+from bench.command import completed
 from bench.contenders import SCRAPE_SECONDS, Argo, Contender, Ours
 from bench.report import Section
 from bench.sections import Results, sections
 from bench.trials import collapses, promotion, quiet
-from harness.errors import HarnessError
 from harness.stage import Stage
 
 ON_CLUSTER = ("promotion", "collapse", "quiet")
@@ -97,21 +94,10 @@ def _asked() -> Asked:
     return Asked(given.only, given.runs, given.peer_runs)
 
 
-def _interrupted(_: int, __: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
-
-
 def main() -> int:
     """Measure, print, write the page; 1 if a bar was missed."""
     asked = _asked()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupted)
-    try:
-        found = measure(asked)
-    except HarnessError as error:
-        sys.exit(f"bench-control: {error}")
-    except KeyboardInterrupt:
-        sys.exit("bench-control: interrupted; everything is stopped")
+    found = completed("bench-control", lambda: measure(asked))
     return int(any(figure.met is False for section in found for figure in section.figures))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 Item = dict[str, Any]
 Objects = Mapping[str, Mapping[str, Item]]  # by kind and name
-APPS = ("specfleet.dev/deployment", "app")  # labels that say whose a pod is: ours, Argo's
+APPS = ("specfleet.dev/deployment", "fleet", "app")  # labels that say whose a pod is: ours, Flagger's, Argo's
 REVISIONS = ("specfleet.dev/revision", "rollouts-pod-template-hash")
 
 
@@ -29,18 +29,20 @@ class State:
 @dataclass(frozen=True, slots=True)
 class Look:
     """One moment (Unix epoch), by application: pods that are neither Succeeded nor Failed, terminating ones among them;
-    ready endpoints of the Service of that name by revision; how far it is."""
+    ready endpoints of the Service of that name by revision; how far it is; the part of new requests that the
+    HTTPRoute of that name gives to a canary."""
 
     time: float
     pods: dict[str, int] = field(default_factory=dict)
     serving: dict[str, dict[str, int]] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
+    routed: dict[str, float] = field(default_factory=dict)
 
     @staticmethod
     def read(raw: Mapping[str, Any]) -> Look:
         """From JSON."""
         states = {name: State(**state) for name, state in raw["states"].items()}
-        return Look(raw["time"], raw["pods"], raw["serving"], states)
+        return Look(raw["time"], raw["pods"], raw["serving"], states, raw["routed"])
 
 
 def label(item: Item, names: tuple[str, ...]) -> str:
@@ -57,7 +59,18 @@ def look(objects: Objects, now: float) -> Look:
             alive[label(pod, APPS)] = alive.get(label(pod, APPS), 0) + 1
     fleets = {name: _ours(item, objects["revisions"]) for name, item in objects["fleets"].items()}
     rollouts = {name: _argos(item) for name, item in objects["rollouts"].items()}
-    return Look(now, alive, _serving(objects), fleets | rollouts)
+    canaries = {name: _flaggers(item) for name, item in objects["canaries"].items()}
+    routed = {name: _routed(item) for name, item in objects["routes"].items()}
+    return Look(now, alive, _serving(objects), fleets | rollouts | canaries, routed)
+
+
+def _routed(route: Item) -> float:
+    """Stable's Service is called as the route, or -stable with Argo, or -primary with Flagger."""
+    name = route["metadata"]["name"]
+    references = route["spec"]["rules"][-1].get("backendRefs") or ()
+    weights = {str(one["name"]): int(one.get("weight", 1)) for one in references}
+    stable = sum(weights.get(name + ending, 0) for ending in ("", "-stable", "-primary"))
+    return 1 - stable / sum(weights.values()) if any(weights.values()) else 0.0
 
 
 def _serving(objects: Objects) -> dict[str, dict[str, int]]:
@@ -106,4 +119,18 @@ def _argos(rollout: Item) -> State:
         aborted=bool(status.get("abort")),
         rest=phase == "Healthy" and bool(stable) and stable == newest,
         said=f"{phase}, step {step} {message}".strip(),
+    )
+
+
+def _flaggers(canary: Item) -> State:
+    """Revisions are its hashes of the pod template. It sees a change at its next tick, and is at rest until then."""
+    status = canary.get("status", {})
+    phase = status.get("phase", "...")
+    stable, newest = status.get("lastPromotedSpec", ""), status.get("lastAppliedSpec", "")
+    return State(
+        stable=stable,
+        newest=newest,
+        aborted=phase == "Failed",
+        rest=phase in ("Initialized", "Succeeded") and stable == newest,
+        said=f"{phase}, weight {status.get('canaryWeight', '-')}, {status.get('failedChecks', '-')} failed checks",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,7 +94,12 @@ def table(figures: Iterable[Figure], peer: str) -> list[str]:
     cells += [
         [row.what, row.ours, row.bar or "-", mark(row.met), *([row.peer or "-"] if peers else [])] for row in rows
     ]
-    cells = [[cell.replace("|", "\\|") for cell in line] for line in cells]
+    return grid(cells)
+
+
+def grid(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Rows of equally many cells as a Markdown table; the first holds the headings."""
+    cells = [[cell.replace("|", "\\|") for cell in line] for line in rows]
     widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
     padded = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in cells

@@ -1,4 +1,4 @@
-"""Inside a cluster's network: what its Services offer from moment to moment, and the metric that Argo asks for.
+"""Inside a cluster's network: what its Services offer from moment to moment, and what Argo and Flagger ask for.
 
 A line of JSON goes to a file whenever something changes; its time is when the API server's watch told it.
 """
@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import re
 import ssl
 import time
 from collections import deque
@@ -23,6 +24,7 @@ from harness.nodeconfig import ADDRESS, URL
 from harness.witness import counters
 
 PORT = 9911  # of the metric
+GATE_SECONDS = 19.0  # between two steps of Flagger, whose own steps are as long as the interval of its analysis
 SCRAPE_SECONDS = 2.0
 WINDOW_SECONDS = 10.0
 PATHS = {
@@ -31,6 +33,8 @@ PATHS = {
     "revisions": "/apis/apps/v1/namespaces/default/controllerrevisions",
     "fleets": "/apis/specfleet.dev/v1alpha1/namespaces/default/specdecodedeployments",
     "rollouts": "/apis/argoproj.io/v1alpha1/namespaces/default/rollouts",  # not served before Argo is installed
+    "canaries": "/apis/flagger.app/v1beta1/namespaces/default/canaries",  # nor these before Flagger is
+    "routes": "/apis/gateway.networking.k8s.io/v1/namespaces/default/httproutes",
 }
 DRAFTS, ACCEPTED = "vllm:spec_decode_num_draft_tokens_total", "vllm:spec_decode_num_accepted_tokens_total"
 
@@ -57,6 +61,20 @@ class Windows:
         return accepted / drafts if drafts > 0 else None
 
 
+@dataclass(slots=True)
+class Gate:
+    """Lets each name pass at most once in GATE_SECONDS."""
+
+    passed: dict[str, float] = field(default_factory=dict)
+
+    def opens(self, name: str, now: float) -> bool:
+        """May it pass now, in seconds of any clock? If so, that was it for a while."""
+        if (last := self.passed.get(name)) is not None and now - last < GATE_SECONDS:
+            return False
+        self.passed[name] = now
+        return True
+
+
 class Watcher:
     """The objects as they are now, and who is told when they change."""
 
@@ -67,9 +85,10 @@ class Watcher:
         self._last = Look(0.0)
         self.objects: dict[str, dict[str, Item]] = {kind: {} for kind in PATHS}
         self.windows = Windows()
+        self.gate = Gate()
 
     async def run(self) -> None:
-        """For ever: both watches, the scrapes and the answers to Argo."""
+        """For ever: the watches, the scrapes and the answers."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
         async with aiohttp.ClientSession(timeout=timeout, read_bufsize=2**22) as session, asyncio.TaskGroup() as group:
             for kind in PATHS:
@@ -118,17 +137,33 @@ class Watcher:
 
     async def _serve(self) -> None:
         app = web.Application()
-        app.add_routes([web.get("/ratio", self._ratio)])
+        found = [web.get("/ratio", self._ratio), web.get("/api/v1/query", self._query), web.post("/gate", self._gate)]
+        app.add_routes(found)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, ADDRESS, PORT).start()
 
     async def _ratio(self, request: web.Request) -> web.Response:
-        """What Prometheus would answer: 0/0 is NaN, which JSON can only hold as text."""
-        revision = request.query["hash"]
-        pods = [name for name, pod in self.objects["pods"].items() if label(pod, REVISIONS) == revision]
-        ratio = self.windows.ratio(pods)
+        """Argo's metric, as a Prometheus would have it: 0/0 is NaN, which JSON can only hold as text."""
+        ratio = self._of(REVISIONS, request.query["hash"])
         return web.json_response({"ratio": "NaN" if ratio is None else ratio})
+
+    def _of(self, names: tuple[str, ...], value: str) -> float | None:
+        """Accepted over drafted tokens of the pods with that label."""
+        return self.windows.ratio([name for name, pod in self.objects["pods"].items() if label(pod, names) == value])
+
+    async def _query(self, request: web.Request) -> web.Response:
+        """Flagger's metric, of the pods whose label `app` its query names; and 1 to `vector(1)`, by which it looks
+        whether we are there."""
+        named = re.search(r'app="([^"]+)"', request.query["query"])
+        ratio = self._of(("app",), named[1]) if named else 1.0
+        sample = {"metric": {}, "value": [time.time(), "NaN" if ratio is None else str(ratio)]}
+        return web.json_response({"status": "success", "data": {"resultType": "vector", "result": [sample]}})
+
+    async def _gate(self, request: web.Request) -> web.Response:
+        """Flagger's `confirm-traffic-increase`: a canary may take a step if its last one was long enough ago."""
+        opens = self.gate.opens((await request.json())["name"], time.monotonic())
+        return web.Response(status=200 if opens else 403)
 
 
 def main() -> None:

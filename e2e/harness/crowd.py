@@ -58,7 +58,7 @@ class Crowd:
 
     def failures(self) -> list[Failure]:
         """Those that no scenario has accounted for yet, in order."""
-        found = {*_failures(self.fleet.report), *_failures(self.streams.report)}
+        found = {*listed(self.fleet.report), *listed(self.streams.report)}
         return sorted(found - self._told, key=lambda failure: failure.time)
 
     def none_failed(self, what: str) -> None:
@@ -114,7 +114,8 @@ class Crowd:
         return self.streams.durations()
 
 
-def _failures(report: Report) -> Iterator[Failure]:
+def listed(report: Report) -> Iterator[Failure]:
+    """A report's failures, in order. HarnessError where there were more than it keeps."""
     for number, item in enumerate(report.failure_examples):
         pod = item["pod"] if item["pod"] not in (None, "unknown") else ""
         yield Failure(number, report.started + item["second"], item["kind"], pod, str(item["detail"]))

