@@ -69,8 +69,8 @@ def sections(outcome: Outcome) -> Iterator[Section]:
         (
             "A share of 400 rollouts is known to about ± 1 point at 5 % and ± 2 at 80 % (one standard error).",
             "More blocks do not help where pods differ: only more pods, or the wider margin that is published.",
-            "Two or three stable pods may be alike by chance: then nothing tells that the fleet differs by more than "
-            "the shipped spread, and false alarms without any margin go beyond their bar.",
+            "Few pods may be alike by chance, in both arms: then nothing tells that the fleet differs by more than the "
+            "shipped spread, and what was said of the canary was said too firmly.",
             "A margin that follows the pods admits what lies within it: at 6.5 points a canary that is 5 points worse "
             "may be promoted.",
         ),
