@@ -30,7 +30,7 @@ def of_fleet(case: Case, margins: Sequence[str]) -> Replay:
         why = record.trouble or "no canary has been compared yet, or the next one has just started"
         raise BadInput(f"there is no evidence of {case.fleet.name}: {why}")
     analysed = case.spec.rollout.analysis.block_seconds if case.spec else 60
-    about = record.compared
+    about = record.comparison
     block_seconds = about.block_seconds if about else analysed
     return _of_record(record, case.fleet.name, case.comparable, with_margins(policy, margins), block_seconds)
 
@@ -42,7 +42,7 @@ def of_file(name: str, content: bytes, margins: Sequence[str]) -> Replay:
         raise BadInput(f"{name}: {record.trouble}; take it from the cluster again, unedited")
     if not record.evidence.blocks:
         raise BadInput(f"{name} holds no evidence: no canary has been compared yet, or the next one has just started")
-    about = record.compared or Comparison(("", ""), "", "", True, defaults(60), 60)
+    about = record.comparison or Comparison(("", ""), "", "", True, defaults(60), 60)
     return _of_record(record, name, about.comparable, with_margins(about.policy, margins), about.block_seconds)
 
 
@@ -76,7 +76,7 @@ def with_margins(policy: Policy, given: Sequence[str]) -> Policy:
 
 
 def _of_record(record: Record, name: str, comparable: bool, policy: Policy, block_seconds: float) -> Replay:
-    about = record.compared
+    about = record.comparison
     arms = f"{about.canary} minus {about.stable}" if about else ARMS
     looks = replay(record.evidence, comparable, policy, None)
     dropped = left_out(about.dropped) if about else ""

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from specfleet.cli.interval import LEGEND, bar
-from specfleet.cli.replay import Replayed
+from specfleet.cli.replay import PastLook
 from specfleet.cli.words import count, since
 from specfleet.judgement.verdict import Metric, MetricVerdict, Outcome
 from specfleet.rollout.world import Raw
@@ -85,7 +85,7 @@ def raw(item: MetricVerdict, left: str = "") -> Raw:
     return {**said, **known, "unit": item.unit, "blocks": item.blocks}
 
 
-def course(looks: Sequence[Replayed]) -> RenderableType:
+def course(looks: Sequence[PastLook]) -> RenderableType:
     """How each metric went: a line for each look that found an interval, else why the last one did not."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for column in range(4):

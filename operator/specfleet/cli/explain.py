@@ -65,7 +65,7 @@ def _judged(case: Case) -> list[Raw]:
 
 
 def _arms(case: Case) -> str:
-    about = case.record.compared
+    about = case.record.comparison
     if not (case.past and case.verdict):
         return ARMS
     return f"of the last rollout, {about.canary} minus {about.stable}" if about else f"of the last rollout, {ARMS}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from specfleet.cli.replay import Replayed
+from specfleet.cli.replay import PastLook
 from specfleet.judgement.judge import Policy, judge
 from specfleet.telemetry.collector import Collector
 from specfleet.telemetry.counters import Observation
@@ -34,7 +34,7 @@ class Tick:
 class Recorded:
     """All looks at a folder of pages, the evidence after the last one, and what is in no block of it, by reason."""
 
-    looks: tuple[Replayed, ...]
+    looks: tuple[PastLook, ...]
     evidence: Evidence
     dropped: Mapping[str, int]
 
@@ -46,7 +46,7 @@ def recorded(folder: Path, block_seconds: float, comparable: bool, policy: Polic
         arms = {arm: {pod: _observation(pod, page) for pod, page in pages.items()} for arm, pages in tick.pages.items()}
         if block := collector.tick(tick.time, arms):
             evidence = evidence.add(block)
-            looks.append(Replayed(len(evidence.blocks), judge(evidence, comparable, policy)))
+            looks.append(PastLook(len(evidence.blocks), judge(evidence, comparable, policy)))
     return Recorded(tuple(looks), evidence, collector.dropped)
 
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from specfleet.cli.evidence import metrics, raw
-from specfleet.cli.replay import Replayed
+from specfleet.cli.replay import PastLook
 from specfleet.cli.words import Shown, count
 from specfleet.judgement.judge import Policy
 from specfleet.judgement.verdict import Metric, MetricVerdict, Outcome
@@ -30,13 +30,13 @@ class Replay:
     title: str
     arms: str
     source: str
-    looks: tuple[Replayed, ...]
+    looks: tuple[PastLook, ...]
     policy: Policy
     block_seconds: float
     dropped: str = ""
 
     @property
-    def regressed(self) -> Replayed | None:
+    def regressed(self) -> PastLook | None:
         """The first look at which a canary would have had to leave."""
         return next((look for look in self.looks if look.verdict.regression), None)
 
@@ -110,7 +110,7 @@ def _groups(told: Sequence[Metric], sizes: dict[Metric, int], width: int) -> Ite
         yield group
 
 
-def _of(look: Replayed, metric: Metric) -> MetricVerdict:
+def _of(look: PastLook, metric: Metric) -> MetricVerdict:
     return next(item for item in look.verdict.metrics if item.metric is metric)
 
 

@@ -10,7 +10,7 @@ from specfleet.controller.cache import Key
 from specfleet.controller.probes import PROBES_AT_ONCE, Ask, Probes, mark
 from specfleet.judgement.selfcheck import Checked, SelfChecker
 from specfleet.plan import Plan
-from specfleet.resources.evidence import COMPARED, EVIDENCE, read_evidence
+from specfleet.resources.evidence import COMPARISON, EVIDENCE, read_evidence
 from specfleet.rollout.comparison import Comparison
 from specfleet.rollout.scene import ArmSeen, Seen, remembered
 from specfleet.rollout.world import Objects, Pod, Revision, revisions
@@ -151,7 +151,7 @@ class Telemetry:
         data = read_evidence(objects.evidence) if objects.evidence else None
         if data is None or uids is None:
             return  # what is stored is then a past rollout's
-        about = Comparison.from_json(data.get(COMPARED, ""))
+        about = Comparison.from_json(data.get(COMPARISON, ""))
         if about:
             if about.uids != uids:
                 return

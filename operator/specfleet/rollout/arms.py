@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from specfleet.judgement.report import report
-from specfleet.rollout.capacity import foreseen, plan_rows
-from specfleet.rollout.facts import arm_facts, coming_facts, steps_of
+from specfleet.judgement.guardstates import guard_states
+from specfleet.rollout.capacity import foreseen, plan_rows, steps_of
+from specfleet.rollout.facts import arm_facts, coming_facts
 from specfleet.rollout.figures import per_token
 from specfleet.rollout.scene import ArmSeen, Scene
 from specfleet.rollout.world import Raw, Revision
@@ -48,7 +48,7 @@ def _guards(scene: Scene, coming: Revision, old: Raw) -> list[dict[str, Any]]:
     told = old.get("guards") or () if old.get("revision") == coming.name else ()
     before = {str(item.get("name")): str(item.get("message")) for item in told if isinstance(item, Mapping)}
     theirs = arm_facts(scene, serving, scene.seen.stable) if serving else None
-    said = report(coming_facts(scene, serving, coming), theirs, before)
+    said = guard_states(coming_facts(scene, serving, coming), theirs, before)
     return [{"name": str(item.guard), "state": str(item.state), "message": clip(item.message)} for item in said]
 
 

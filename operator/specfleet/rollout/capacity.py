@@ -29,6 +29,12 @@ class PlannedStep:
         return None if percent == self.step.weight else percent
 
 
+def steps_of(spec: SpecDecodeDeploymentSpec) -> tuple[Step, ...]:
+    """The steps of a canary before the implied 100 percent; one of 50 where the user named no weight."""
+    steps = tuple(Step(step.weight or 0, step.min_seconds, step.cohort or "") for step in spec.rollout.steps)
+    return steps if any(step.weight for step in steps) else (*steps, Step(50))
+
+
 def bounds_of(spec: SpecDecodeDeploymentSpec, borrowed: bool) -> Bounds:
     """How many pods a rollout may have. Unless the user says, it surges one pod, or borrows it from stable."""
     replicas, rollout = spec.replicas, spec.rollout

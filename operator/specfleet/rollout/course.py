@@ -10,9 +10,9 @@ from specfleet.judgement.verdict import Verdict
 from specfleet.resources.devices import told
 from specfleet.rollout import margins, orders
 from specfleet.rollout.canary import advance
-from specfleet.rollout.capacity import in_words
+from specfleet.rollout.capacity import in_words, steps_of
 from specfleet.rollout.contest import noticed, stalled
-from specfleet.rollout.facts import arm_facts, canary_facts, cannot_lend, policy, probe_unknown, steps_of, verdict
+from specfleet.rollout.facts import arm_facts, canary_facts, cannot_lend, policy, probe_unknown, verdict
 from specfleet.rollout.memory import Decision, Memory, Rollout
 from specfleet.rollout.note import Note
 from specfleet.rollout.orders import Mark

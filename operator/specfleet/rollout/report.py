@@ -11,10 +11,10 @@ from specfleet.api.validation import findings
 from specfleet.judgement.verdict import Metric
 from specfleet.rollout import arms
 from specfleet.rollout.arms import clip
+from specfleet.rollout.capacity import steps_of
 from specfleet.rollout.comparison import left_out
 from specfleet.rollout.conditions import conditions, refused, told
 from specfleet.rollout.course import Course
-from specfleet.rollout.facts import steps_of
 from specfleet.rollout.figures import measured, resolved
 from specfleet.rollout.judged import metric, self_check
 from specfleet.rollout.margins import begun_with, remarks
