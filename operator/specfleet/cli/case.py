@@ -15,7 +15,7 @@ from specfleet.cli.words import age, count
 from specfleet.judgement.judge import Policy
 from specfleet.judgement.verdict import MetricVerdict, Outcome, Verdict
 from specfleet.rollout.canary import BLOCKS_PER_STEP
-from specfleet.rollout.capacity import bounds_of, foreseen, plan_rows, steps_of
+from specfleet.rollout.capacity import by_route, plan_rows, steps_of
 from specfleet.rollout.comparison import left_out
 from specfleet.rollout.judged import time_to_decision
 from specfleet.rollout.likeness import DRAFTING, drafts_alike
@@ -115,14 +115,13 @@ class Case:
         said: Sequence[Raw] = (self.fleet.status.get("canary") or {}).get("plan") or ()
         if said or self.spec is None or self.stage is Stage.FIRST:
             return said
-        spec, rollout = self.spec, self.record.memory.rollout
-        plan = foreseen(self.steps, bounds_of(spec, bool(rollout and rollout.borrowed)))
-        return plan_rows(plan, self.gateway, spec.accelerator.count, spec.replicas)
+        rollout = self.record.memory.rollout
+        return plan_rows(self.spec, self.steps, bool(rollout and rollout.borrowed))
 
     @property
     def gateway(self) -> bool:
         """Whether a route gives the canary its share, not the number of its pods."""
-        return self.spec is not None and bool(self.spec.traffic.gateway or self.spec.traffic.route)
+        return self.spec is not None and by_route(self.spec)
 
 
 def case(sdd: Raw, owned: Iterable[Raw], unread: str, record: Record) -> Case:

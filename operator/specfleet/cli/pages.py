@@ -8,12 +8,11 @@ from pathlib import Path
 
 from specfleet.cli.replay import PastLook
 from specfleet.judgement.judge import Policy, judge
-from specfleet.telemetry.collector import Collector
+from specfleet.telemetry.collector import MAX_WARMUP, Collector
 from specfleet.telemetry.counters import Observation
 from specfleet.telemetry.evidence import EMPTY, Arm, Evidence
 from specfleet.telemetry.page import MAX_PAGE, MalformedPage, Sample, parse, wanted
 
-WARMUP = 60.0  # seconds after a pod's first page that are in no block, as in the operator
 LAYOUT = "<seconds>/<stable or canary>/<pod>.prom, such as 1790000000/canary/llama-9d2zx4kv-x7k2p.prom"
 SKIP = "delete the file, and that scrape counts as one that failed"
 
@@ -41,7 +40,7 @@ class Recorded:
 
 def recorded(folder: Path, block_seconds: float, comparable: bool, policy: Policy) -> Recorded:
     """One look after every block. Raises BadInput."""
-    collector, evidence, looks = Collector(block_seconds, min(WARMUP, block_seconds)), EMPTY, []
+    collector, evidence, looks = Collector(block_seconds, min(MAX_WARMUP, block_seconds)), EMPTY, []
     for tick in ticks(folder):
         arms = {arm: {pod: _observation(pod, page) for pod, page in pages.items()} for arm, pages in tick.pages.items()}
         if block := collector.tick(tick.time, arms):

@@ -15,13 +15,12 @@ from specfleet.rollout.comparison import Comparison
 from specfleet.rollout.scene import ArmSeen, Seen, remembered
 from specfleet.rollout.world import Objects, Pod, Revision, revisions
 from specfleet.telemetry.asked import Asked
-from specfleet.telemetry.collector import Collector
+from specfleet.telemetry.collector import MAX_WARMUP, Collector
 from specfleet.telemetry.counters import Observation
 from specfleet.telemetry.evidence import EMPTY, Arm, Block, Evidence, from_json
 from specfleet.telemetry.load import Peaks
 from specfleet.telemetry.page import MalformedPage, Sample, parse
 
-MAX_WARMUP = 60.0  # seconds after a pod's first answer in which compilers and caches still warm up
 AT_ONCE = 32  # scrapes in flight, over all SDDs
 
 

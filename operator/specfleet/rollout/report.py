@@ -1,4 +1,7 @@
-"""What a pass tells the user: the status of the SDD and its conditions. Pure."""
+"""What a pass tells the user: the status of the SDD, and whether it is news. Pure.
+
+Its parts: `conditions`, `arms` (stable and canary), `judged` (metrics, the self-check), `figures` (what is measured).
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,24 +10,22 @@ from typing import Any
 from specfleet.api import names
 from specfleet.api.conditions import merge
 from specfleet.api.reasons import Reason
+from specfleet.api.status import MAX_SHORT, clip
 from specfleet.api.validation import findings
-from specfleet.judgement.verdict import Metric
+from specfleet.judgement.verdict import Metric, MetricVerdict
 from specfleet.rollout import arms
-from specfleet.rollout.arms import clip
 from specfleet.rollout.capacity import steps_of
 from specfleet.rollout.comparison import left_out
 from specfleet.rollout.conditions import conditions, refused, told
 from specfleet.rollout.course import Course
 from specfleet.rollout.figures import measured, resolved
-from specfleet.rollout.judged import metric, self_check
-from specfleet.rollout.margins import begun_with, remarks
+from specfleet.rollout.judged import metric, self_check, time_to_decision
+from specfleet.rollout.margins import begun_with, max_blocks, remarks
 from specfleet.rollout.orders import ignored
 from specfleet.rollout.routefindings import route_findings
 from specfleet.rollout.scene import Scene
 from specfleet.rollout.waiting import reachable_percent
 from specfleet.rollout.world import Raw, Revision, rfc3339
-
-MAX_SHORT = 253
 
 
 def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -> dict[str, Any]:
@@ -50,7 +51,7 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "gpu": "/".join(scene.spec.accelerator.products)[:MAX_SHORT] or None,
         "routing": list(_routing(scene)) or None,
         "url": f"http://{scene.name}.{scene.sdd['metadata']['namespace']}:{names.PORT}",
-        "metrics": [metric(item, scene, least.get(item.metric)) for item in judged] or None,
+        "metrics": [metric(item, _left(scene, item), least.get(item.metric)) for item in judged] or None,
         "dropped": left_out(scene.seen.dropped) or None if course.verdict else None,
         "selfCheck": self_check(scene.seen.check, old, begins=canary is not None and not old.get("canary")),
         "decisions": [_decision(item) for item in reversed(course.memory.decisions)] or None,
@@ -89,6 +90,11 @@ def _findings(scene: Scene, least: Mapping[Metric, float]) -> tuple[str, ...]:
     around = route_findings(scene.sdd, scene.spec.traffic, route, objects.gateways, objects.neighbours)
     margins = remarks(scene.spec, least, begun_with(scene.memory.rollout))
     return (*findings(scene.spec), *margins, *around)
+
+
+def _left(scene: Scene, item: MetricVerdict) -> str | None:
+    pace = (scene.seen.evidence.seen, max_blocks(scene.spec), scene.spec.rollout.analysis.block_seconds)
+    return time_to_decision(item, *pace)
 
 
 def _generation(sdd: Raw) -> int:

@@ -196,11 +196,15 @@ def _evidence(scene: Scene, rollout: Rollout | None) -> dict[str, str]:
     kept = {key: text for key, text in stored.items() if key in (EVIDENCE, COMPARISON)}
     if rollout is None or proven:
         return kept
-    stable, canary, seen = scene.roles.stable, scene.roles.canary, scene.seen
-    if seen.evidence_of != rollout.uids:
+    if scene.seen.evidence_of != rollout.uids:
         return {}
-    if stable is None or canary is None:
-        return kept
+    stable, canary = scene.roles.stable, scene.roles.canary
+    return kept if stable is None or canary is None else _gathered(scene, rollout, stable, canary)
+
+
+def _gathered(scene: Scene, rollout: Rollout, stable: Revision, canary: Revision) -> dict[str, str]:
+    """The blocks so far, and with them what they were judged by."""
+    seen = scene.seen
     found = {EVIDENCE: seen.evidence.to_json()} if seen.evidence.blocks else {}
     if seen.evidence.blocks or seen.dropped:
         block_seconds = scene.spec.rollout.analysis.block_seconds
