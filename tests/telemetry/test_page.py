@@ -185,7 +185,6 @@ def test_a_timestamp_behind_the_value_is_ignored() -> None:
         (b'vllm:generation_tokens_total{a="1",b="2"} 1\nvllm:generation_tokens_total{b="2",a="1"} 1', "occurs twice"),
         (RUNNING + b'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 2', "positions are missing"),
         (RUNNING + b'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="x"} 2', "bad position"),
-        (RUNNING + b'vllm:cache_config_info{block_size="16",num_gpu_blocks="many"} 1', "not a number"),
         (RUNNING + b'vllm:time_to_first_token_seconds_bucket{le="0.5"} 1', "not a histogram"),
         (RUNNING + b'vllm:time_to_first_token_seconds_bucket{le="soon"} 1', "not a number"),
         (RUNNING + b"vllm:time_to_first_token_seconds_bucket 1", "not a number"),

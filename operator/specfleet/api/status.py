@@ -11,7 +11,7 @@ Text = Annotated[str, Field(max_length=MAX_TEXT)]
 Short = Annotated[str, Field(max_length=MAX_SHORT)]
 
 
-def clip(text: str) -> str:
+def shortened(text: str) -> str:
     """As much of a text as a field of type Text has room for."""
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
 

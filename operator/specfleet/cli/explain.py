@@ -179,6 +179,8 @@ def _acceptance(case: Case) -> str:
         return f"not compared, it means something else on each arm ({'; '.join(case.differs)})"
     if not case.comparable:
         return f"not compared: {HIDDEN}"
+    if case.target and case.target.payload.get("method") == "none":
+        return "not compared: neither arm drafts anything"
     return "compared: method, proposal length and schedule are equal"
 
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from specfleet.judgement.agreement import Agreement
 from specfleet.judgement.questions import PROMPTS, Question
-from specfleet.judgement.sanity import quoted
+from specfleet.judgement.sanity import clip
 from specfleet.telemetry.counters import Tally
 from specfleet.telemetry.derived import error_share, position_acceptance
 
@@ -156,7 +156,7 @@ def _incorrect(canary: ArmFacts, _: ArmFacts | None) -> str:
 def _disagreement(found: Agreement) -> str:
     """Both numbers, and the prompt that tells most."""
     numbers = f"{100 * found.canary:.0f} % with stable's, whose own agree by {100 * found.stable:.0f} %"
-    answers = f"{quoted(found.said)} where stable says {quoted(found.stable_said)}"
+    answers = f"{clip(found.said)!r} where stable says {clip(found.stable_said)!r}"
     return f"greedy answers of {found.pod} agree by {numbers}; to {PROMPTS[found.prompt]!r}: {answers}"
 
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from specfleet.api.patterns import found
-from specfleet.judgement.sanity import bad_call, insane, no_object, quoted
+from specfleet.judgement.sanity import bad_call, clip, insane, no_object
 
 MAX_TOKENS = 32
 CALL_TOKENS = 64  # a tool call of one argument has about 30 with what frames it
@@ -75,7 +75,7 @@ class Question:
     def _unexpected(self, text: str) -> str:
         if not self.expect or found(self.expect, text):
             return ""
-        return f"{quoted(text)}, in which {quoted(self.expect)} is not found"
+        return f"{clip(text)!r}, in which {clip(self.expect)!r} is not found"
 
 
 #: Asked of every pod. Openings that a base model goes on with and a chat model has much to say about: an instruction

@@ -31,7 +31,7 @@ def no_object(text: str, finish_reason: str | None) -> str:
         return f"finish_reason {finish_reason!r}"
     whole = finish_reason == "stop"
     fine = _is_object(text) if whole else text.lstrip()[:1] in ("", "{")
-    return "" if fine else f"no JSON object: {quoted(text)}"
+    return "" if fine else f"no JSON object: {clip(text)!r}"
 
 
 def bad_call(message: Mapping[str, Any], finish_reason: str | None, offered: str) -> str:
@@ -45,15 +45,15 @@ def bad_call(message: Mapping[str, Any], finish_reason: str | None, offered: str
     for call in calls:
         function = call["function"]
         if function["name"] != offered:
-            return f"calls {quoted(str(function['name']))}, which was not offered"
+            return f"calls {clip(str(function['name']))!r}, which was not offered"
         if not _is_object(function["arguments"]):
-            return f"arguments that are no JSON object: {quoted(str(function['arguments']))}"
+            return f"arguments that are no JSON object: {clip(str(function['arguments']))!r}"
     return ""
 
 
-def quoted(text: str) -> str:
-    """As much of an answer as a message shows, in quotes and on one line."""
-    return repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}…")
+def clip(text: str) -> str:
+    """As much of an answer as a message quotes."""
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def _is_object(text: object) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from specfleet.api.status import clip
+from specfleet.api.status import shortened
 from specfleet.judgement.guardstates import guard_states
 from specfleet.rollout.capacity import plan_rows, steps_of
 from specfleet.rollout.facts import arm_facts, coming_facts
@@ -50,7 +50,7 @@ def _guards(scene: Scene, coming: Revision, old: Raw) -> list[dict[str, Any]]:
     before = {str(item.get("name")): str(item.get("message")) for item in told if isinstance(item, Mapping)}
     theirs = arm_facts(scene, serving, scene.seen.stable) if serving else None
     said = guard_states(coming_facts(scene, serving, coming), theirs, before)
-    return [{"name": str(item.guard), "state": str(item.state), "message": clip(item.message)} for item in said]
+    return [{"name": str(item.guard), "state": str(item.state), "message": shortened(item.message)} for item in said]
 
 
 def _plan(scene: Scene) -> list[dict[str, Any]]:

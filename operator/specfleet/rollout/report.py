@@ -10,7 +10,7 @@ from typing import Any
 from specfleet.api import names
 from specfleet.api.conditions import merge
 from specfleet.api.reasons import Reason
-from specfleet.api.status import MAX_SHORT, clip
+from specfleet.api.status import MAX_SHORT, shortened
 from specfleet.api.validation import findings
 from specfleet.judgement.verdict import Metric, MetricVerdict
 from specfleet.rollout import arms
@@ -38,7 +38,7 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "observedGeneration": _generation(scene.sdd),
         "conditions": merge(old.get("conditions") or (), conditions(scene, hold, problems), time),
         "reason": str(hold.reason),
-        "message": clip(hold.message),
+        "message": shortened(hold.message),
         "replicas": min(scene.spec.replicas, sum(item.ready for item in scene.revisions.values())),
         "selector": f"{names.DEPLOYMENT}={scene.name}",
         "stable": arms.stable(scene),
@@ -56,7 +56,7 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "selfCheck": self_check(scene.seen.check, old, begins=canary is not None and not old.get("canary")),
         "decisions": [_decision(item) for item in reversed(course.memory.decisions)] or None,
         "lastHandledAction": _action(scene, course),
-        "findings": list(dict.fromkeys(clip(text) for text in _findings(scene, least)))[:32] or None,
+        "findings": list(dict.fromkeys(shortened(text) for text in _findings(scene, least)))[:32] or None,
         **measured(scene, old),
     }
     return {key: value for key, value in known.items() if value is not None}
@@ -68,7 +68,7 @@ def invalid(sdd: Raw, problems: tuple[str, ...], time: str) -> dict[str, Any]:
     text = "; ".join(problems)
     conditions = merge(old.get("conditions") or (), refused(text, generation), time)
     reason = str(Reason.CONFIG_INVALID)
-    return {"observedGeneration": generation, "conditions": conditions, "reason": reason, "message": clip(text)}
+    return {"observedGeneration": generation, "conditions": conditions, "reason": reason, "message": shortened(text)}
 
 
 def matters(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
@@ -151,7 +151,7 @@ def _decision(item: Any) -> dict[str, str]:
     return {
         "time": rfc3339(item.time),
         "reason": str(item.reason),
-        "message": clip(item.message),
+        "message": shortened(item.message),
         "revision": item.revision,
     }
 
@@ -164,4 +164,4 @@ def _action(scene: Scene, course: Course) -> dict[str, str] | None:
     answers = dict(meant.answered) if meant else {}
     for mark in course.marks:
         answers |= json.loads(mark.notes.get(names.ACTIONS) or "{}")
-    return {"id": action.id, "type": action.type, "result": clip(answers.get(action.id) or ignored(scene, action))}
+    return {"id": action.id, "type": action.type, "result": shortened(answers.get(action.id) or ignored(scene, action))}

@@ -199,7 +199,7 @@ def _sample(families: Families) -> Sample:
         running=_sum(families, RUNNING),
         waiting=_sum(families, WAITING),
         kv_usage=_max(families, KV_USAGE),
-        kv_tokens=_kv_tokens(families.get(CACHE_CONFIG, [])),
+        kv_tokens=_kv_cache(families.get(CACHE_CONFIG, []), "num_gpu_blocks", "block_size"),
     )
 
 
@@ -249,9 +249,9 @@ def _bound(text: str) -> float:
     return math.inf if text == "+Inf" else _number(FIRST_TOKEN_TIMES, text)
 
 
-def _kv_tokens(family: Family) -> float | None:
-    """Blocks × tokens in a block, summed over engines; None unless all of them say both."""
-    texts = [[labels.get(factor, "None") for factor in ("num_gpu_blocks", "block_size")] for labels, _ in family]
+def _kv_cache(family: Family, *factors: str) -> float | None:
+    """Sum over engines of the product of so many labels; None unless all of them say all of it."""
+    texts = [[labels.get(factor, "None") for factor in factors] for labels, _ in family]
     if not texts or any("None" in engine for engine in texts):
         return None
     return math.fsum(math.prod(_number(CACHE_CONFIG, text) for text in engine) for engine in texts)
