@@ -19,6 +19,7 @@ from specfleet.telemetry.evidence import EMPTY, Block, Evidence
 
 STABLE, CANARY = "llama-6b7f9c42", "llama-9d2zx4kv"
 NOW = 1_790_000_000.0
+HIDDEN = '{"enable_adaptive_verification": true}'
 # A pod's minute: 8 requests at once, 30 tokens a second each.
 THREE = Tally(
     drafts=6000, draft_tokens=18_000, accepted=10_800, generation_tokens=16_860, decode_outputs=6000,
@@ -218,6 +219,32 @@ def test_what_may_not_be_read_is_said_and_acceptance_is_left_out(cases, text, no
     assert this.stage is Stage.CANARY
     assert "acceptance  unknown: the revisions could not be read, so it is left out here" in written
     assert "controllerrevisions.apps is forbidden" in written
+
+
+@pytest.mark.parametrize(
+    ("payload", "said"),
+    [
+        ({"method": "none"}, "not compared: neither arm drafts anything"),
+        (
+            {"template": {"spec": {"containers": [{"args": ["--speculative-config", HIDDEN]}]}}},
+            "not compared: vLLM counts",
+        ),
+    ],
+)
+def test_arms_that_are_set_alike_but_show_no_acceptance_are_not_said_to_be_compared(payload, said, cases, text, now):
+    resource, owned, found = cases("last-step")
+    for item in owned:
+        if item["kind"] == "ControllerRevision":
+            item["data"] |= payload
+    assert f"acceptance  {said}" in text(explained(told(resource, owned, found), now))
+
+
+@pytest.mark.parametrize("limit", [None, 2000])
+def test_first_tokens_are_compared_where_they_have_a_limit(limit, cases, text, now):
+    resource, owned, found = cases("midway")
+    resource["spec"] |= {"slo": {"timeToFirstTokenMs": limit}} if limit else {}
+    written = text(explained(told(resource, owned, found), now))
+    assert ("the share of first tokens that come later than 2 s" in written) is bool(limit)
 
 
 def demanded(resource, owned, found, at=NOW):

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.plan import plan as plan_of
-from specfleet.rollout.capacity import bounds_of, foreseen, in_words
-from specfleet.rollout.facts import steps_of
+from specfleet.rollout.capacity import bounds_of, foreseen, in_words, steps_of
 from specfleet.rollout.shape import Bounds, Shape
 from specfleet.rollout.turn import Step
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from specfleet.controller.telemetry import Unreachable
 from specfleet.judgement.judge import Policy, judge
-from specfleet.resources.evidence import COMPARED, EVIDENCE, read_evidence
+from specfleet.resources.evidence import COMPARISON, EVIDENCE, read_evidence
 from specfleet.rollout.comparison import LEFT_OUT, Comparison, left_out
 from specfleet.telemetry.evidence import from_json
 
@@ -18,7 +18,7 @@ def stored(story):
 def seen_again(story):
     """The verdict of the record, from nothing but the record."""
     data = stored(story)
-    about = Comparison.from_json(data[COMPARED])
+    about = Comparison.from_json(data[COMPARISON])
     return judge(from_json(data[EVIDENCE]), about.comparable, about.policy)
 
 
@@ -35,7 +35,7 @@ async def test_an_abort_can_be_judged_again_from_what_is_stored(at_rest):
     await story.run(300)
     message = story.revision(2).aborted.removeprefix("CanaryRegressed: ")
     assert seen_again(story).regression.message == message
-    about = Comparison.from_json(stored(story)[COMPARED])
+    about = Comparison.from_json(stored(story)[COMPARISON])
     assert (about.uids, about.canary) == ((story.revision(1).uid, story.revision(2).uid), story.revision(2).name)
 
 
@@ -84,7 +84,7 @@ async def test_a_rest_at_zero_replicas_keeps_what_was_gathered(at_rest):
     await story.run_until_reason("ScaledToZero")
     await story.run(30)
     assert len(from_json(stored(story)[EVIDENCE]).blocks) > 2
-    assert COMPARED in stored(story)
+    assert COMPARISON in stored(story)
 
 
 async def test_what_is_left_out_is_told_with_the_blocks_and_outlives_a_restart(at_rest):
@@ -94,7 +94,7 @@ async def test_what_is_left_out_is_told_with_the_blocks_and_outlives_a_restart(a
     before = dict((await story.observe()).dropped)
     assert before["warm-up"] > 0
     assert left_out(before) == story.status["dropped"]
-    assert Comparison.from_json(stored(story)[COMPARED]).dropped == before
+    assert Comparison.from_json(stored(story)[COMPARISON]).dropped == before
     blocks = (await story.observe()).evidence.seen
     story.restart("the operator dies")
     await story.run_until(lambda: "cut off" in story.status.get("dropped", ""), seconds=120)

@@ -7,7 +7,8 @@ import pytest
 
 from specfleet.controller.probes import CHAT, COMPLETIONS, Answer
 from specfleet.judgement.questions import BUILT_IN, JSON_QUESTION, TOOL_QUESTION
-from specfleet.rollout.probing import ASK_AGAIN, COMPARED_PODS, comparable
+from specfleet.rollout.likeness import answers_alike
+from specfleet.rollout.probing import ASK_AGAIN, COMPARED_PODS
 from story import Story
 
 TARGET = {"huggingFace": {"repo": "Qwen/Qwen3-8B", "revision": "0" * 40}}
@@ -37,17 +38,17 @@ def payload(*args, config="", **parts):
     ],
 )
 def test_answers_are_compared_where_weights_revision_and_quantisation_are_equal(other, same):
-    assert comparable(PAYLOAD, other) == comparable(other, PAYLOAD) == same
-    assert comparable(other, other) == ("synthetic" not in str(other))
+    assert answers_alike(PAYLOAD, other) == answers_alike(other, PAYLOAD) == same
+    assert answers_alike(other, other) == ("synthetic" not in str(other))
 
 
 def test_equal_arguments_with_other_values_are_not_equal():
-    assert comparable(payload("--dtype", "bfloat16"), payload("--dtype", "bfloat16", "--port-x"))
-    assert not comparable(payload("--dtype", "bfloat16"), payload("--dtype", "float16"))
+    assert answers_alike(payload("--dtype", "bfloat16"), payload("--dtype", "bfloat16", "--port-x"))
+    assert not answers_alike(payload("--dtype", "bfloat16"), payload("--dtype", "float16"))
 
 
 def test_of_payloads_that_do_not_say_their_target_nothing_is_promised():
-    assert not comparable({}, {})
+    assert not answers_alike({}, {})
 
 
 def ask_by(story, ask, afresh=False):

@@ -40,7 +40,6 @@ def test_a_real_page_with_a_draft_model_gives_every_field() -> None:
         running=0,
         waiting=0,
         kv_usage=0,
-        kv_blocks=1170,
         kv_tokens=149_760,
     )
 
@@ -97,7 +96,7 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="1",position="0"} 5
 vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="1",position="1"} 4
 """
     sample = parse(page)
-    assert (sample.running, sample.kv_usage, sample.kv_blocks) == (7, 0.75, 150)
+    assert (sample.running, sample.kv_usage) == (7, 0.75)
     assert sample.accepted_per_position == (7, 5)
     assert sample.first_token_times == ((0.5, 8), (math.inf, 9))
     assert sample.kv_tokens == 100 * 16 + 50 * 32
@@ -127,10 +126,9 @@ vllm:request_success_total{finished_reason="error"} 2
 
 
 def test_an_unknown_number_of_gpu_blocks_is_unknown() -> None:
-    assert parse(RUNNING + b'vllm:cache_config_info{num_gpu_blocks="None"} 1').kv_blocks is None
-    assert parse(RUNNING).kv_blocks is None
-    no_size = parse(RUNNING + b'vllm:cache_config_info{num_gpu_blocks="9"} 1')
-    assert (no_size.kv_blocks, no_size.kv_tokens) == (9, None)
+    assert parse(RUNNING + b'vllm:cache_config_info{block_size="16",num_gpu_blocks="None"} 1').kv_tokens is None
+    assert parse(RUNNING).kv_tokens is None
+    assert parse(RUNNING + b'vllm:cache_config_info{num_gpu_blocks="9"} 1').kv_tokens is None
     one_of_two = b"""vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="9"} 1
 vllm:cache_config_info{block_size="16",engine="1",num_gpu_blocks="None"} 1
 """
@@ -187,7 +185,6 @@ def test_a_timestamp_behind_the_value_is_ignored() -> None:
         (b'vllm:generation_tokens_total{a="1",b="2"} 1\nvllm:generation_tokens_total{b="2",a="1"} 1', "occurs twice"),
         (RUNNING + b'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 2', "positions are missing"),
         (RUNNING + b'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="x"} 2', "bad position"),
-        (RUNNING + b'vllm:cache_config_info{num_gpu_blocks="many"} 1', "not a number"),
         (RUNNING + b'vllm:time_to_first_token_seconds_bucket{le="0.5"} 1', "not a histogram"),
         (RUNNING + b'vllm:time_to_first_token_seconds_bucket{le="soon"} 1', "not a number"),
         (RUNNING + b"vllm:time_to_first_token_seconds_bucket 1", "not a number"),

@@ -6,8 +6,14 @@ from pydantic import Field
 
 from specfleet.api.base import Int, Part, atomic_list, map_list, set_list
 
-Text = Annotated[str, Field(max_length=1024)]
-Short = Annotated[str, Field(max_length=253)]
+MAX_TEXT, MAX_SHORT = 1024, 253  # characters
+Text = Annotated[str, Field(max_length=MAX_TEXT)]
+Short = Annotated[str, Field(max_length=MAX_SHORT)]
+
+
+def shortened(text: str) -> str:
+    """As much of a text as a field of type Text has room for."""
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
 
 
 class Condition(Part):
@@ -85,7 +91,7 @@ class StepStatus(Part):
     """Where the canary stands."""
 
     index: Int
-    """Number of the step, from 1; 0 before the first weight."""
+    """Number of the step that the canary stands at or goes to, from 1."""
     of: Int
     """Steps in all, without the implied 100 percent."""
     asked_weight: Short | None = None
@@ -114,13 +120,13 @@ class MetricStatus(Part):
     resolvable: Short | None = None
     """Smallest margin that the last step's pods can prove; it follows the fleet's own noise."""
     unit: Short | None = None
-    """percent or points."""
+    """% of stable's value, or percentage points."""
     blocks: Int | None = None
     """Blocks of evidence that it was taken from."""
     time_to_decision: Short | None = None
     """How much longer it takes at this traffic, for example about 12m; absent where it is decided or nobody knows."""
     message: Text | None = None
-    """What is missing, in a sentence."""
+    """The same in a sentence, or what is missing."""
 
 
 class SelfCheckStatus(Part):

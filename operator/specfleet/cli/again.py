@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from specfleet.api.rollout import Margins
+from specfleet.api.rollout import Analysis
 from specfleet.cli.case import Case
 from specfleet.cli.evidence import ARMS
 from specfleet.cli.pages import BadInput, recorded
@@ -19,7 +19,7 @@ from specfleet.rollout.comparison import Comparison, left_out
 from specfleet.rollout.margins import FIELDS
 
 MAX_FILE = 4 << 20  # bytes; a ConfigMap has at most 1 MiB
-MAX_SECONDS = 7200  # of an analysis, as spec.rollout.analysis.maxSeconds is unless it is set
+UNSET = Analysis()  # of a spec that says nothing of it
 APPROXIMATE = "earlier looks with the pods' shares of now"
 
 
@@ -29,9 +29,8 @@ def of_fleet(case: Case, margins: Sequence[str]) -> Replay:
     if not record.evidence.blocks or policy is None:
         why = record.trouble or "no canary has been compared yet, or the next one has just started"
         raise BadInput(f"there is no evidence of {case.fleet.name}: {why}")
-    analysed = case.spec.rollout.analysis.block_seconds if case.spec else 60
-    about = record.compared
-    block_seconds = about.block_seconds if about else analysed
+    analysis = case.spec.rollout.analysis if case.spec else UNSET
+    block_seconds = record.comparison.block_seconds if record.comparison else analysis.block_seconds
     return _of_record(record, case.fleet.name, case.comparable, with_margins(policy, margins), block_seconds)
 
 
@@ -42,7 +41,8 @@ def of_file(name: str, content: bytes, margins: Sequence[str]) -> Replay:
         raise BadInput(f"{name}: {record.trouble}; take it from the cluster again, unedited")
     if not record.evidence.blocks:
         raise BadInput(f"{name} holds no evidence: no canary has been compared yet, or the next one has just started")
-    about = record.compared or Comparison(("", ""), "", "", True, defaults(60), 60)
+    block = UNSET.block_seconds
+    about = record.comparison or Comparison(("", ""), "", "", True, defaults(block), block)
     return _of_record(record, name, about.comparable, with_margins(about.policy, margins), about.block_seconds)
 
 
@@ -55,9 +55,8 @@ def of_pages(folder: Path, block_seconds: float, comparable: bool, margins: Sequ
 
 def defaults(block_seconds: float) -> Policy:
     """The margins of a spec that sets none."""
-    margins = Margins()
-    given = {field: float(getattr(margins, field)) for field in FIELDS.values()}
-    return Policy(**given, max_blocks=max(1, int(MAX_SECONDS // block_seconds)))  # type: ignore[arg-type]
+    given = {field: float(getattr(UNSET.margins, field)) for field in FIELDS.values()}
+    return Policy(**given, max_blocks=max(1, int(UNSET.max_seconds // block_seconds)))  # type: ignore[arg-type]
 
 
 def with_margins(policy: Policy, given: Sequence[str]) -> Policy:
@@ -76,7 +75,7 @@ def with_margins(policy: Policy, given: Sequence[str]) -> Policy:
 
 
 def _of_record(record: Record, name: str, comparable: bool, policy: Policy, block_seconds: float) -> Replay:
-    about = record.compared
+    about = record.comparison
     arms = f"{about.canary} minus {about.stable}" if about else ARMS
     looks = replay(record.evidence, comparable, policy, None)
     dropped = left_out(about.dropped) if about else ""

@@ -1,12 +1,10 @@
 """The commands of `kubectl specfleet`: each reads with kubectl, decides in a pure function, and says what it did."""
 
-import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -18,13 +16,13 @@ from specfleet.cli import again, orders
 from specfleet.cli.case import case
 from specfleet.cli.explain import explained
 from specfleet.cli.fleet import Fleet, fleet, mark
-from specfleet.cli.kubectl import Kubectl, KubectlError, options
+from specfleet.cli.kubectl import Kubectl, options
 from specfleet.cli.lint import lint as lint_files
-from specfleet.cli.pages import BadInput
 from specfleet.cli.record import record
 from specfleet.cli.replayed import shown
 from specfleet.cli.settle import duration
 from specfleet.cli.table import table
+from specfleet.cli.terminal import console, content, fail, guarded, texts
 from specfleet.cli.tree import view
 from specfleet.cli.wait import Wait
 from specfleet.cli.watch import Look, watch
@@ -69,10 +67,10 @@ def status(
     kubeconfig: Kubeconfig = None,
 ) -> None:
     """What a fleet is doing, why it waits, and on what evidence; without NAME, a table of all."""
-    kubectl, console = Kubectl(options(namespace, context, kubeconfig)), _console()
+    kubectl, screen = Kubectl(options(namespace, context, kubeconfig)), console()
     if timeout is not None:
         limit = _limit(name, timeout)
-        _guarded(lambda: _settle(kubectl, str(name), limit, watching, console))
+        guarded(lambda: _settle(kubectl, str(name), limit, watching, screen))
         return
 
     def look() -> Look:
@@ -80,11 +78,11 @@ def status(
 
     def show() -> None:
         if watching:
-            watch(look, console, time.sleep)
+            watch(look, screen, time.sleep)
         else:
-            console.print(look().shown)
+            screen.print(look().shown)
 
-    _guarded(show)
+    guarded(show)
 
 
 @app.command()
@@ -95,9 +93,9 @@ def explain(name: Name, namespace: Namespace = None, context: Context = None, ku
     def show() -> None:
         sdd = kubectl.get(name)
         found = case(sdd, *kubectl.owned(name), record(sdd, *kubectl.evidence(name)))
-        _console().print(explained(found, time.time()))
+        console().print(explained(found, time.time()))
 
-    _guarded(show)
+    guarded(show)
 
 
 @app.command("replay")
@@ -131,22 +129,22 @@ def replay_command(
         if pages is not None:
             found = again.of_pages(pages, block, not differ, margins)
         elif file is not None:
-            found = again.of_file(file, _content(file), margins)
+            found = again.of_file(file, content(file), margins)
         else:
             kubectl = Kubectl(options(namespace, context, kubeconfig))
             sdd = kubectl.get(str(name))
             record_of = record(sdd, *kubectl.evidence(str(name)))
             found = again.of_fleet(case(sdd, *kubectl.owned(str(name)), record_of), margins)
-        _console().print(shown(found))
+        console().print(shown(found))
         raise typer.Exit(found.status)
 
-    _guarded(run)
+    guarded(run)
 
 
 @app.command()
 def lint(files: Files, strict: Strict = False) -> None:
     """Check resources in files, without a cluster: errors (exit status 1), findings, fields without effect."""
-    done = lint_files(_read(files), strict)
+    done = lint_files(texts(files), strict)
     for line in done.lines:
         typer.echo(line)
     typer.echo(done.summary())
@@ -207,7 +205,7 @@ def _limit(name: str | None, timeout: str) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
-def _settle(kubectl: Kubectl, name: str, limit: float, watching: bool, console: Console) -> None:
+def _settle(kubectl: Kubectl, name: str, limit: float, watching: bool, screen: Console) -> None:
     """Wait, show, and exit with what became of it."""
     wait = Wait(limit, time.monotonic, time.sleep)
 
@@ -215,29 +213,13 @@ def _settle(kubectl: Kubectl, name: str, limit: float, watching: bool, console: 
         return _look(kubectl, name, wait.note)
 
     if watching:
-        wait.watch(look, console)
+        wait.watch(look, screen)
     else:
-        console.print(wait.quietly(look).shown)
+        screen.print(wait.quietly(look).shown)
     if wait.state.settled is None:
-        _fail(f"{name} has not settled in time; it waits for {wait.state.says}", TIMED_OUT)
+        fail(f"{name} has not settled in time; it waits for {wait.state.says}", TIMED_OUT)
     if not wait.state.settled:
-        _fail(f"{name} is stalled: {wait.state.says}")
-
-
-def _read(files: list[str]) -> Iterator[tuple[str, str]]:
-    for file in files:
-        try:
-            yield (file, sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            _fail(f"{file} cannot be read: {error.strerror if isinstance(error, OSError) else 'it is not UTF-8'}")
-
-
-def _content(file: str) -> bytes:
-    try:
-        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as source:
-            return source.read(again.MAX_FILE + 1)
-    except OSError as error:
-        raise BadInput(f"{file} cannot be read: {error.strerror}") from None
+        fail(f"{name} is stalled: {wait.state.says}")
 
 
 def _look(kubectl: Kubectl, name: str, note: Callable[[Raw], None] = lambda sdd: None) -> Look:
@@ -262,36 +244,17 @@ def _order(name: str, given: tuple[str, ...], decide: Callable[[Raw], orders.Ord
         kubectl = Kubectl(given)
         order = decide(kubectl.get(name))
         if isinstance(order, orders.Refusal):
-            _fail(order.says)
+            fail(order.says)
         if order.patch is not None:
             kubectl.patch(name, order.patch)
-        console = _console()
-        console.print(Shown(Text(order.says)))
+        screen = console()
+        screen.print(Shown(Text(order.says)))
         for warning in order.warnings:
-            console.print(Shown(Text(f"note: {warning}", "yellow")))
+            screen.print(Shown(Text(f"note: {warning}", "yellow")))
         if order.patch is not None:
-            console.print(Shown(Text(f"follow it: kubectl specfleet status {name} -w", "dim")))
+            screen.print(Shown(Text(f"follow it: kubectl specfleet status {name} -w", "dim")))
 
-    _guarded(run)
-
-
-def _guarded(run: Callable[[], None]) -> None:
-    try:
-        run()
-    except (KubectlError, BadInput) as error:
-        _fail(str(error))
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-
-
-def _fail(line: str, status: int = 1) -> NoReturn:
-    """One line on stderr, never folded, and the exit status."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(Shown(Text(f"error: {line}")))
-    raise typer.Exit(status)
-
-
-def _console() -> Console:
-    return Console(highlight=False, markup=False, emoji=False)
+    guarded(run)
 
 
 def _new_id() -> str:

@@ -10,16 +10,15 @@ from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.api.validation import parse
 from specfleet.cli.fleet import Fleet, fleet, known_revisions
 from specfleet.cli.record import Record
-from specfleet.cli.replay import Replayed, replay
+from specfleet.cli.replay import PastLook, replay
 from specfleet.cli.words import age, count
 from specfleet.judgement.judge import Policy
 from specfleet.judgement.verdict import MetricVerdict, Outcome, Verdict
 from specfleet.rollout.canary import BLOCKS_PER_STEP
-from specfleet.rollout.capacity import bounds_of, foreseen, plan_rows
-from specfleet.rollout.compared import COMPARED, comparable
+from specfleet.rollout.capacity import by_route, plan_rows, steps_of
 from specfleet.rollout.comparison import left_out
-from specfleet.rollout.facts import steps_of
 from specfleet.rollout.judged import time_to_decision
+from specfleet.rollout.likeness import DRAFTING, drafts_alike
 from specfleet.rollout.margins import begun_with, max_blocks, policy
 from specfleet.rollout.memory import Decision
 from specfleet.rollout.revision import identity
@@ -51,7 +50,7 @@ class Case:
     stable: Revision | None
     target: Revision | None
     differs: tuple[str, ...] | None
-    looks: tuple[Replayed, ...]
+    looks: tuple[PastLook, ...]
 
     @property
     def verdict(self) -> Verdict | None:
@@ -66,22 +65,24 @@ class Case:
     @property
     def policy(self) -> Policy | None:
         """By what the evidence is judged: of a rollout that is over as it was then, else by the spec in force."""
-        if self.past and self.record.compared:
-            return self.record.compared.policy
+        if self.past and self.record.comparison:
+            return self.record.comparison.policy
         return policy(self.spec, begun_with(self.record.memory.rollout)) if self.spec else None
 
     @property
     def comparable(self) -> bool:
         """Whether the arms' acceptance is compared."""
-        if self.past and self.record.compared:
-            return self.record.compared.comparable
-        return self.differs == () and bool(self.stable and self.target and comparable(self.stable, self.target))
+        if self.past and self.record.comparison:
+            return self.record.comparison.comparable
+        return self.differs == () and bool(
+            self.stable and self.target and drafts_alike(self.stable.payload, self.target.payload)
+        )
 
     @property
     def dropped(self) -> str:
         """What is in no block of the evidence, and why, in words; empty where nothing is, or nobody knows."""
-        if self.record.compared:
-            return left_out(self.record.compared.dropped)
+        if self.record.comparison:
+            return left_out(self.record.comparison.dropped)
         return str(self.fleet.status.get("dropped") or "")
 
     def left(self, item: MetricVerdict) -> str:
@@ -114,14 +115,13 @@ class Case:
         said: Sequence[Raw] = (self.fleet.status.get("canary") or {}).get("plan") or ()
         if said or self.spec is None or self.stage is Stage.FIRST:
             return said
-        spec, rollout = self.spec, self.record.memory.rollout
-        plan = foreseen(self.steps, bounds_of(spec, bool(rollout and rollout.borrowed)))
-        return plan_rows(plan, self.gateway, spec.accelerator.count, spec.replicas)
+        rollout = self.record.memory.rollout
+        return plan_rows(self.spec, self.steps, bool(rollout and rollout.borrowed))
 
     @property
     def gateway(self) -> bool:
         """Whether a route gives the canary its share, not the number of its pods."""
-        return self.spec is not None and bool(self.spec.traffic.gateway or self.spec.traffic.route)
+        return self.spec is not None and by_route(self.spec)
 
 
 def case(sdd: Raw, owned: Iterable[Raw], unread: str, record: Record) -> Case:
@@ -168,7 +168,7 @@ def _stage(stable: Revision | None, target: Revision | None, status: Raw) -> Sta
 def _differs(stable: Revision | None, canary: Revision | None) -> tuple[str, ...] | None:
     if stable is None or canary is None or not stable.payload or not canary.payload:
         return None
-    pairs = ((key, stable.payload.get(key), canary.payload.get(key)) for key in COMPARED)
+    pairs = ((key, stable.payload.get(key), canary.payload.get(key)) for key in DRAFTING)
     return tuple(
         f"{key}: {_plain(old)} on stable, {_plain(new)} on the canary" for key, old, new in pairs if old != new
     )

@@ -7,15 +7,15 @@ from rich.table import Table
 from rich.text import Text
 
 from specfleet.cli.interval import LEGEND, bar
-from specfleet.cli.replay import Replayed
+from specfleet.cli.replay import PastLook
 from specfleet.cli.words import count, since
 from specfleet.judgement.verdict import Metric, MetricVerdict, Outcome
+from specfleet.rollout.judged import metric
 from specfleet.rollout.world import Raw
 
 KEPT = 5  # decisions that are shown
 ARMS = "canary minus stable"
 _STYLES = {"NonInferior": "green", "Regression": "red", "Inconclusive": "yellow"}
-_UNITS = {"percent": "%"}
 
 
 def metrics(judged: Sequence[Raw], width: int, dropped: str = "", arms: str = ARMS) -> RenderableType:
@@ -58,7 +58,7 @@ def _row(item: Raw) -> tuple[Text, ...]:
     """Name, bar, numbers (or what is missing), margin, outcome, blocks."""
     estimate, lower, upper, margin = (_number(item.get(key)) for key in ("estimate", "lower", "upper", "margin"))
     name, outcome, unit = str(item.get("name", "")), str(item.get("outcome", "")), str(item.get("unit", ""))
-    unit = f" {_UNITS.get(unit, unit)}".rstrip()
+    unit = f" {unit}".rstrip()
     style = _STYLES.get(outcome, "dim")
     if estimate is None or lower is None or upper is None:
         numbers = Text(str(item.get("message", "")).removeprefix(f"{name}: "), "dim")
@@ -75,33 +75,23 @@ def _row(item: Raw) -> tuple[Text, ...]:
     )
 
 
-def raw(item: MetricVerdict, left: str = "") -> Raw:
-    """A metric's verdict as status writes it: numbers as text with one decimal, none where none is known. `left` is how
-    much longer it takes."""
-    numbers = {"estimate": item.estimate, "lower": item.lower, "upper": item.upper, "margin": item.margin}
-    known = {key: f"{value:.1f}" for key, value in numbers.items() if value is not None}
-    said = {"name": str(item.metric), "outcome": str(item.outcome), "message": item.message}
-    said |= {"timeToDecision": left} if left else {}
-    return {**said, **known, "unit": item.unit, "blocks": item.blocks}
-
-
-def course(looks: Sequence[Replayed]) -> RenderableType:
+def course(looks: Sequence[PastLook]) -> RenderableType:
     """How each metric went: a line for each look that found an interval, else why the last one did not."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for column in range(4):
         table.add_column(justify="right" if column == 1 else "left", overflow="fold")
-    for metric in Metric:
-        found = [(look.blocks, item) for look in looks for item in look.verdict.metrics if item.metric is metric]
+    for name in Metric:
+        found = [(look.blocks, item) for look in looks for item in look.verdict.metrics if item.metric is name]
         known = [(blocks, item) for blocks, item in found if item.estimate is not None]
         held = [(blocks, item) for blocks, item in found[-1:] if item.outcome is not Outcome.NOT_COMPARABLE]
         for index, (blocks, item) in enumerate(known or held):
-            table.add_row(f"  {metric}" if not index else "", f"block {blocks}:", *_seen(item))
+            table.add_row(f"  {name}" if not index else "", f"block {blocks}:", *_seen(item))
     legend = "earlier looks replayed with the pods' shares of now" if len(looks) > 1 else ""
     return Group(Text.assemble(("How it went", "bold"), (f"  {legend}", "dim")), table)
 
 
 def _seen(item: MetricVerdict) -> tuple[Text, Text]:
-    row = _row(raw(item))
+    row = _row(metric(item))
     return row[2], row[4]
 
 

@@ -10,10 +10,12 @@ from rich.text import Text
 from specfleet.api.reasons import named
 from specfleet.cli.capacity import plan, standing
 from specfleet.cli.case import Case, Stage, demands
-from specfleet.cli.evidence import ARMS, course, metrics, notes, raw
+from specfleet.cli.evidence import ARMS, course, metrics, notes
 from specfleet.cli.lengths import lengths, pods
 from specfleet.cli.tree import head
 from specfleet.cli.words import Shown, count, indented
+from specfleet.judgement.judge import HIDDEN
+from specfleet.rollout.judged import metric
 from specfleet.rollout.memory import KEPT_DECISIONS, Decision
 from specfleet.rollout.shape import Shape
 from specfleet.rollout.turn import step_at
@@ -60,12 +62,12 @@ def _sections(case: Case, now: float, width: int) -> Iterator[RenderableType]:
 def _judged(case: Case) -> list[Raw]:
     """Each metric of the rollout on its way, else of the last one; of the record, else of status."""
     if case.verdict:
-        return [raw(item, case.left(item)) for item in case.verdict.metrics]
+        return [metric(item, case.left(item)) for item in case.verdict.metrics]
     return list(case.fleet.status.get("metrics") or ()) if case.stage in (Stage.CANARY, Stage.ABORTED) else []
 
 
 def _arms(case: Case) -> str:
-    about = case.record.compared
+    about = case.record.comparison
     if not (case.past and case.verdict):
         return ARMS
     return f"of the last rollout, {about.canary} minus {about.stable}" if about else f"of the last rollout, {ARMS}"
@@ -112,7 +114,7 @@ def _canary(case: Case) -> Iterator[str]:
         yield f"{name} has {weight} and is on its way to step {index + 1} of {len(case.steps)}, {_asked(case, index)}"
     else:
         yield f"{name} has {weight}: step {index + 1} of {len(case.steps)}, {_asked(case, index)}"
-        yield f"reached {_time(rollout.reached)}"
+        yield f"reached {rfc3339(rollout.reached)}"
     if rollout.borrowed:
         yield "no GPU was free to surge, so stable lends a pod"
 
@@ -136,7 +138,7 @@ def _aborted(case: Case) -> Iterator[str]:
         return
     reason, _, message = case.target.aborted.partition(": ")
     decided = case.last(case.target.name, reason)
-    yield f"all traffic is stable's: {case.target.name} was aborted{f' {_time(decided.time)}' if decided else ''}"
+    yield f"all traffic is stable's: {case.target.name} was aborted{f' {rfc3339(decided.time)}' if decided else ''}"
     yield f"{reason}: {message or case.fleet.message}"
     if known := named(reason):
         yield f"{known.means} {known.todo}"
@@ -149,7 +151,7 @@ def _rest(case: Case) -> Iterator[str]:
         return
     name, promoted = case.stable.name, case.last(case.stable.name, "Promoted")
     since = promoted.time if promoted else case.stable.promoted_at
-    yield f"{name} has all traffic, since promotion {case.stable.promoted}{f', {_time(since)}' if since else ''}"
+    yield f"{name} has all traffic, since promotion {case.stable.promoted}{f', {rfc3339(since)}' if since else ''}"
     if promoted:
         yield promoted.message
     else:
@@ -163,6 +165,8 @@ def _compared(case: Case) -> RenderableType:
     table.add_column(overflow="fold")
     table.add_row("  speed", "always: decode tokens per second of a request, at like load")
     table.add_row("  errors", "always: the share of requests answered 5xx")
+    if case.policy and case.policy.ttft_limit is not None:
+        table.add_row("  ttft", f"the share of first tokens that come later than {case.policy.ttft_limit:g} s")
     table.add_row("  acceptance", _acceptance(case))
     blocks = count(len(case.record.evidence.blocks), "block")
     return Group(Text.assemble(("What is compared", "bold"), (f"  {blocks} so far", "dim")), table)
@@ -173,6 +177,10 @@ def _acceptance(case: Case) -> str:
         return "unknown: the revisions could not be read, so it is left out here"
     if case.differs:
         return f"not compared, it means something else on each arm ({'; '.join(case.differs)})"
+    if not case.comparable:
+        return f"not compared: {HIDDEN}"
+    if case.target and case.target.payload.get("method") == "none":
+        return "not compared: neither arm drafts anything"
     return "compared: method, proposal length and schedule are equal"
 
 
@@ -182,9 +190,5 @@ def _decisions(decided: tuple[Decision, ...]) -> RenderableType:
     table.add_column(overflow="fold")
     for item in decided[:KEPT_DECISIONS]:
         said = Text.assemble((item.reason, "bold"), "  ", item.message)
-        table.add_row(Text(f"  {_time(item.time)}", "dim"), said)
+        table.add_row(Text(f"  {rfc3339(item.time)}", "dim"), said)
     return Group(Text("Decisions", "bold"), table)
-
-
-def _time(seconds: float) -> str:
-    return rfc3339(seconds)

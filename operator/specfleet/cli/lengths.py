@@ -9,8 +9,8 @@ from rich.text import Text
 from specfleet.cli.case import Case, Stage
 from specfleet.cli.fleet import speculation
 from specfleet.cli.words import count, indented
-from specfleet.judgement.judge import pod_spread
 from specfleet.judgement.ratios import RATIOS
+from specfleet.judgement.spread import pod_spread
 from specfleet.judgement.verdict import Metric
 from specfleet.rollout.world import Raw, Revision
 from specfleet.telemetry.counters import Tally

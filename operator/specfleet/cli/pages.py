@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from specfleet.cli.replay import Replayed
+from specfleet.cli.replay import PastLook
 from specfleet.judgement.judge import Policy, judge
-from specfleet.telemetry.collector import Collector
+from specfleet.telemetry.collector import MAX_WARMUP, Collector
 from specfleet.telemetry.counters import Observation
 from specfleet.telemetry.evidence import EMPTY, Arm, Evidence
 from specfleet.telemetry.page import MAX_PAGE, MalformedPage, Sample, parse, wanted
 
-WARMUP = 60.0  # seconds after a pod's first page that are in no block, as in the operator
 LAYOUT = "<seconds>/<stable or canary>/<pod>.prom, such as 1790000000/canary/llama-9d2zx4kv-x7k2p.prom"
 SKIP = "delete the file, and that scrape counts as one that failed"
 
@@ -34,19 +33,19 @@ class Tick:
 class Recorded:
     """All looks at a folder of pages, the evidence after the last one, and what is in no block of it, by reason."""
 
-    looks: tuple[Replayed, ...]
+    looks: tuple[PastLook, ...]
     evidence: Evidence
     dropped: Mapping[str, int]
 
 
 def recorded(folder: Path, block_seconds: float, comparable: bool, policy: Policy) -> Recorded:
     """One look after every block. Raises BadInput."""
-    collector, evidence, looks = Collector(block_seconds, min(WARMUP, block_seconds)), EMPTY, []
+    collector, evidence, looks = Collector(block_seconds, min(MAX_WARMUP, block_seconds)), EMPTY, []
     for tick in ticks(folder):
         arms = {arm: {pod: _observation(pod, page) for pod, page in pages.items()} for arm, pages in tick.pages.items()}
         if block := collector.tick(tick.time, arms):
             evidence = evidence.add(block)
-            looks.append(Replayed(len(evidence.blocks), judge(evidence, comparable, policy)))
+            looks.append(PastLook(len(evidence.blocks), judge(evidence, comparable, policy)))
     return Recorded(tuple(looks), evidence, collector.dropped)
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from specfleet.resources.evidence import COMPARED, EVIDENCE, read_evidence
+from specfleet.resources.evidence import COMPARISON, EVIDENCE, read_evidence
 from specfleet.resources.owned import is_ours
 from specfleet.rollout.comparison import Comparison
 from specfleet.rollout.memory import Memory
@@ -17,7 +17,7 @@ class Record:
 
     memory: Memory = field(default_factory=Memory)
     evidence: Evidence = EMPTY
-    compared: Comparison | None = None
+    comparison: Comparison | None = None
     trouble: str = ""
 
     @property
@@ -41,10 +41,10 @@ def written(configmap: Raw) -> Record:
     if data is None:
         return Record(trouble="the record's checksum does not hold: the operator begins a new one")
     memory = Memory.from_json(data.get("memory", ""))
-    compared = Comparison.from_json(data.get(COMPARED, ""))
+    comparison = Comparison.from_json(data.get(COMPARISON, ""))
     if EVIDENCE not in data:
-        return Record(memory, compared=compared)
+        return Record(memory, comparison=comparison)
     try:
-        return Record(memory, from_json(data[EVIDENCE]), compared)
+        return Record(memory, from_json(data[EVIDENCE]), comparison)
     except ValueError as error:
         return Record(memory, trouble=f"the evidence cannot be read ({error}): is this plugin older than the operator?")

@@ -12,14 +12,14 @@ MOST = 10  # looks that are shown
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class PastLook:
     """What the judge says after so many blocks."""
 
     blocks: int
     verdict: Verdict
 
 
-def replay(evidence: Evidence, comparable: bool, margins: Policy, most: int | None = MOST) -> tuple[Replayed, ...]:
+def replay(evidence: Evidence, comparable: bool, policy: Policy, most: int | None = MOST) -> tuple[PastLook, ...]:
     """At most `most` looks, evenly spaced over those that could say something; None: all of them. The last one is of
     all blocks.
 
@@ -29,10 +29,10 @@ def replay(evidence: Evidence, comparable: bool, margins: Policy, most: int | No
     total = len(evidence.blocks)
     if not total:
         return ()
-    first = min(margins.min_blocks, total)
+    first = min(policy.min_blocks, total)
     looks = total - first + 1 if most is None else min(most, total - first + 1)
     counts = [total - (total - first) * index // max(1, looks - 1) for index in range(looks)]
-    return tuple(Replayed(count, judge(_until(evidence, count), comparable, margins)) for count in reversed(counts))
+    return tuple(PastLook(count, judge(_until(evidence, count), comparable, policy)) for count in reversed(counts))
 
 
 def _until(evidence: Evidence, count: int) -> Evidence:

@@ -7,12 +7,12 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from specfleet.cli.evidence import metrics, raw
-from specfleet.cli.replay import Replayed
+from specfleet.cli.evidence import metrics
+from specfleet.cli.replay import PastLook
 from specfleet.cli.words import Shown, count
 from specfleet.judgement.judge import Policy
 from specfleet.judgement.verdict import Metric, MetricVerdict, Outcome
-from specfleet.rollout.judged import time_to_decision
+from specfleet.rollout.judged import metric, time_to_decision
 
 PROVEN, REGRESSED, UNDECIDED = 0, 4, 5  # exit statuses; 1 is bad input, 2 wrong usage
 _SYMBOLS = {
@@ -30,13 +30,13 @@ class Replay:
     title: str
     arms: str
     source: str
-    looks: tuple[Replayed, ...]
+    looks: tuple[PastLook, ...]
     policy: Policy
     block_seconds: float
     dropped: str = ""
 
     @property
-    def regressed(self) -> Replayed | None:
+    def regressed(self) -> PastLook | None:
         """The first look at which a canary would have had to leave."""
         return next((look for look in self.looks if look.verdict.regression), None)
 
@@ -66,7 +66,7 @@ def _sections(replay: Replay, width: int) -> Iterator[RenderableType]:
     yield Text.assemble((replay.title, "bold"), f"  {count(blocks, 'block')} of {replay.block_seconds:g} s")
     if replay.looks:
         yield Group("", _looks(replay, width))
-        last = [raw(item, _left(replay, item)) for item in replay.looks[-1].verdict.metrics]
+        last = [metric(item, _left(replay, item)) for item in replay.looks[-1].verdict.metrics]
         yield Group("", metrics(last, width, replay.dropped, replay.arms))
     elif replay.dropped:
         yield Text(f"left out: {replay.dropped}")
@@ -80,19 +80,19 @@ def _left(replay: Replay, item: MetricVerdict) -> str:
 def _looks(replay: Replay, width: int) -> RenderableType:
     """A line for each look, a column for each metric that was compared at any; as many tables as the width needs."""
     judged = [item.metric for item in replay.looks[-1].verdict.metrics]  # the same at every look
-    told = [metric for metric in judged if any(_of(look, metric).estimate is not None for look in replay.looks)]
-    cells = {metric: [_cell(_of(look, metric)) for look in replay.looks] for metric in told}
-    heads = {metric: f"{metric}, {_of(replay.looks[-1], metric).unit}" for metric in told}
-    sizes = {metric: max(len(heads[metric]), *(cell.cell_len for cell in cells[metric])) + _GAP for metric in told}
+    told = [name for name in judged if any(_of(look, name).estimate is not None for look in replay.looks)]
+    cells = {name: [_cell(_of(look, name)) for look in replay.looks] for name in told}
+    heads = {name: f"{name}, {_of(replay.looks[-1], name).unit}" for name in told}
+    sizes = {name: max(len(heads[name]), *(cell.cell_len for cell in cells[name])) + _GAP for name in told}
     legend = f"✔ NonInferior  ✖ Regression  ◌ Inconclusive{f'; {replay.source}' if replay.source else ''}"
     parts: list[RenderableType] = [Text.assemble(("Looks", "bold"), (f"  {legend}", "dim"))]
     for group in _groups(told, sizes, width - 2 - len("block") - _GAP):
         table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim")
         table.add_column("  block", justify="right", no_wrap=True)
-        for metric in group:
-            table.add_column(heads[metric], no_wrap=True)
+        for name in group:
+            table.add_column(heads[name], no_wrap=True)
         for index, look in enumerate(replay.looks):
-            table.add_row(str(look.blocks), *(cells[metric][index] for metric in group))
+            table.add_row(str(look.blocks), *(cells[name][index] for name in group))
         parts.append(table)
     if not told:
         parts.append(Text("  none of them could say anything yet"))
@@ -101,16 +101,16 @@ def _looks(replay: Replay, width: int) -> RenderableType:
 
 def _groups(told: Sequence[Metric], sizes: dict[Metric, int], width: int) -> Iterator[list[Metric]]:
     group: list[Metric] = []
-    for metric in told:
-        if group and sum(sizes[item] for item in [*group, metric]) > width:
+    for name in told:
+        if group and sum(sizes[item] for item in [*group, name]) > width:
             yield group
             group = []
-        group.append(metric)
+        group.append(name)
     if group:
         yield group
 
 
-def _of(look: Replayed, metric: Metric) -> MetricVerdict:
+def _of(look: PastLook, metric: Metric) -> MetricVerdict:
     return next(item for item in look.verdict.metrics if item.metric is metric)
 
 

@@ -10,18 +10,17 @@ from specfleet.controller.cache import Key
 from specfleet.controller.probes import PROBES_AT_ONCE, Ask, Probes, mark
 from specfleet.judgement.selfcheck import Checked, SelfChecker
 from specfleet.plan import Plan
-from specfleet.resources.evidence import COMPARED, EVIDENCE, read_evidence
+from specfleet.resources.evidence import COMPARISON, EVIDENCE, read_evidence
 from specfleet.rollout.comparison import Comparison
 from specfleet.rollout.scene import ArmSeen, Seen, remembered
 from specfleet.rollout.world import Objects, Pod, Revision, revisions
 from specfleet.telemetry.asked import Asked
-from specfleet.telemetry.collector import Collector
+from specfleet.telemetry.collector import MAX_WARMUP, Collector
 from specfleet.telemetry.counters import Observation
 from specfleet.telemetry.evidence import EMPTY, Arm, Block, Evidence, from_json
 from specfleet.telemetry.load import Peaks
 from specfleet.telemetry.page import MalformedPage, Sample, parse
 
-MAX_WARMUP = 60.0  # seconds after a pod's first answer in which compilers and caches still warm up
 AT_ONCE = 32  # scrapes in flight, over all SDDs
 
 
@@ -151,7 +150,7 @@ class Telemetry:
         data = read_evidence(objects.evidence) if objects.evidence else None
         if data is None or uids is None:
             return  # what is stored is then a past rollout's
-        about = Comparison.from_json(data.get(COMPARED, ""))
+        about = Comparison.from_json(data.get(COMPARISON, ""))
         if about:
             if about.uids != uids:
                 return

@@ -69,10 +69,12 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class ArmFacts:
-    """All that the guards know of one arm; what is not pods, probe, fit and agreement is as the Collector gives it.
-    `fit` is a canary's, and no fault of one that is `serving` somebody already; `agreement` is with stable's greedy
-    answers, None where it is unknown or not to be expected; `unasked` counts ready pods that have yet to answer every
-    probe."""
+    """All that the guards know of one arm; `recent`, `last`, `running` and `stalled_scrapes` are the Collector's.
+
+    The rest is only a canary's: `fit`, which is no fault of one that is `serving` somebody already; `agreement` with
+    stable's greedy answers, None where it is unknown or not to be expected; and how many ready pods are `unasked`,
+    having yet to answer every probe.
+    """
 
     pods: tuple[PodFacts, ...]
     recent: Tally
@@ -154,8 +156,8 @@ def _incorrect(canary: ArmFacts, _: ArmFacts | None) -> str:
 def _disagreement(found: Agreement) -> str:
     """Both numbers, and the prompt that tells most."""
     numbers = f"{100 * found.canary:.0f} % with stable's, whose own agree by {100 * found.stable:.0f} %"
-    prompt, said, other = PROMPTS[found.prompt], clip(found.said), clip(found.stable_said)
-    return f"greedy answers of {found.pod} agree by {numbers}; to {prompt!r}: {said!r} where stable says {other!r}"
+    answers = f"{clip(found.said)!r} where stable says {clip(found.stable_said)!r}"
+    return f"greedy answers of {found.pod} agree by {numbers}; to {PROMPTS[found.prompt]!r}: {answers}"
 
 
 def _not_fitting(canary: ArmFacts, _: ArmFacts | None) -> str:

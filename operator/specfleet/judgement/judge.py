@@ -1,27 +1,24 @@
 """Judges a canary against stable: evidence and margins in, a verdict with its intervals out. Pure."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from specfleet.judgement.forecast import Reach, blocks_until
 from specfleet.judgement.ratios import AT_FIRST_POSITION, RATIOS, Ratio
 from specfleet.judgement.sequence import half_width, no_event_bound, t_quantile, tuned_rho2
+from specfleet.judgement.spread import Pods, Totals, concentration, spread_of
 from specfleet.judgement.validity import Obstacle
 from specfleet.judgement.verdict import Metric, MetricVerdict, Outcome, Verdict
-from specfleet.telemetry.counters import Tally
 from specfleet.telemetry.evidence import EMPTY, Arm, Evidence, PairedBlock, pool
 
 ALPHA = 0.05
 POWER = 0.84  # standard errors above the bound for it to clear the margin four times in five (Φ(0.84) = 0.8)
 LUCK = 0.85  # the same of measured pods: a little more, since metrics that do not vary as one must all be lucky
-DOUBT = 1.5  # a measured spread so many times the shipped one: the fleet is not like that, the shipped one counts half
 UNCOMPARED = "the arms draft differently, or not at all"
 HIDDEN = "vLLM counts draft tokens that it does not verify, or accepts them by a rule"
 
-Pods = Mapping[Arm, Mapping[str, Tally]]
-Totals = Mapping[Arm, Tally]  # each arm's pods pooled
 Row = tuple[float, float, float, float]  # a block: the ratio's numerator and denominator of the canary, then of stable
 
 
@@ -95,18 +92,10 @@ def resolvable_margin(
     ratio, share = RATIOS[metric], math.sqrt(1 / canary_pods + 1 / stable_pods)
     if not any(ratio.known(tally) for tally in evidence.pods[Arm.STABLE].values()):
         return (t_quantile(1 - ALPHA, ratio.spread_freedom + stable_pods - 1) + POWER) * ratio.spread * share
-    spread = _spread(ratio, evidence.pods, {arm: pool(evidence.pods[arm]) for arm in Arm})
+    spread = spread_of(ratio, evidence.pods, {arm: pool(evidence.pods[arm]) for arm in Arm})
     luck = max(POWER * spread.assumed, t_quantile(LUCK, max(spread.measured_freedom, 1)) * spread.measured) * share
     noise, width = _noise(ratio, evidence, share, policy) if policy else (0.0, 0.0)
     return t_quantile(1 - ALPHA, spread.freedom) * spread.assumed * share + width + math.hypot(luck, noise)
-
-
-def pod_spread(metric: Metric, pods: Mapping[str, Tally]) -> float | None:
-    """By how much pods of one revision were seen to differ: a standard deviation in the metric's unit; None where fewer
-    than two of them have the metric."""
-    ratio = RATIOS[metric]
-    known = {pod: tally for pod, tally in pods.items() if ratio.known(tally)}
-    return _spread(ratio, {Arm.STABLE: known}, {Arm.STABLE: pool(known)}).measured if len(known) > 1 else None
 
 
 def _noise(ratio: Ratio, evidence: Evidence, share: float, policy: Policy) -> tuple[float, float]:
@@ -116,7 +105,7 @@ def _noise(ratio: Ratio, evidence: Evidence, share: float, policy: Policy) -> tu
     if len(rows) < policy.min_blocks:
         return 0.0, 0.0
     _, sigma = _effect(ratio, rows)
-    sigma *= share / math.sqrt(sum(_concentration(ratio, evidence.pods[arm]) for arm in Arm))
+    sigma *= share / math.sqrt(sum(concentration(ratio, evidence.pods[arm]) for arm in Arm))
     blocks = max(policy.min_blocks, policy.max_blocks)
     return POWER * sigma / math.sqrt(blocks), half_width(sigma, blocks, _tightest(policy, policy.alpha), policy.alpha)
 
@@ -132,10 +121,11 @@ def _judge(metric: Metric, evidence: Evidence, totals: Totals, policy: Policy, f
     if obstacle is not None:
         return _held(metric, policy, len(rows), *obstacle)
     estimate, reach = _interval(ratio, rows, evidence.pods, totals, policy)
-    margin, hint, alphas = policy.margin(metric), ratio.hint, (policy.alpha, policy.alpha / failing)
+    margin, alphas = policy.margin(metric), (policy.alpha, policy.alpha / failing)
     lower, upper = estimate - reach(alphas[0], len(rows)), estimate + reach(alphas[1], len(rows))
+    hint = ratio.hint
     if metric is Metric.TTFT:
-        hint += _beyond(evidence.bound or 0.0, policy.ttft_limit or 0.0)
+        hint = f" (+ is fewer beyond {_bound(evidence.bound or 0.0, policy.ttft_limit or 0.0)})"
     message = (
         f"{metric} {_signed(estimate)} {ratio.unit} [{_signed(lower)}, {_signed(upper)}]{hint} "
         f"against a margin of {margin:g}{' %' if ratio.unit == '%' else ''}, {len(rows)} blocks"
@@ -147,9 +137,9 @@ def _judge(metric: Metric, evidence: Evidence, totals: Totals, policy: Policy, f
     return MetricVerdict(metric, outcome, estimate, lower, upper, margin, ratio.unit, len(rows), message, more)
 
 
-def _beyond(bound: float, limit: float) -> str:
+def _bound(bound: float, limit: float) -> str:
     """The bound that was used really, in seconds, and what it stands for."""
-    return f" beyond {bound:g} s)" if bound == limit else f" beyond {bound:g} s, the bucket below {limit:g} s)"
+    return f"{bound:g} s" if bound == limit else f"{bound:g} s, the bucket below {limit:g} s"
 
 
 def _signed(value: float) -> str:
@@ -214,8 +204,8 @@ def _interval(ratio: Ratio, rows: list[Row], pods: Pods, totals: Totals, policy:
     with alpha ÷ their number."""
     estimate, sigma = _effect(ratio, rows)
     trials = min(map(ratio.trials, totals.values())) / len(rows)
-    spread = _spread(ratio, pods, totals)
-    share = math.sqrt(_concentration(ratio, pods[Arm.CANARY]) + _concentration(ratio, pods[Arm.STABLE]))
+    spread = spread_of(ratio, pods, totals)
+    share = math.sqrt(concentration(ratio, pods[Arm.CANARY]) + concentration(ratio, pods[Arm.STABLE]))
 
     def reach(alpha: float, blocks: int) -> float:
         sequence = half_width(sigma, blocks, _tightest(policy, alpha), alpha)
@@ -248,44 +238,3 @@ def _effect(ratio: Ratio, rows: list[Row]) -> tuple[float, float]:
     # Influences have mean 0. Squared by hand: `statistics` takes five times as long, to be exact beyond need.
     squares = [(c * (ac - canary * dc) + s * (as_ - stable * ds)) ** 2 for ac, dc, as_, ds in rows]
     return estimate, math.sqrt(math.fsum(squares) / (len(rows) - 1))
-
-
-@dataclass(frozen=True, slots=True)
-class _Spread:
-    """How pods of one revision differ: a standard deviation in the metric's unit."""
-
-    assumed: float
-    freedom: float  # its degrees of freedom
-    measured: float  # without the shipped one; 0 where no arm has two pods
-    measured_freedom: int
-
-
-def _spread(ratio: Ratio, pods: Pods, totals: Totals) -> _Spread:
-    """Measured among each arm's own pods, weighted by what each did, and drawn towards the shipped spread as if that
-    had been measured on `spread_freedom` + 1 pods: with one pod in each arm nothing else is known. One that the pods
-    contradict is believed less: it would make the bound too short (pods that differ by 3.4 points raised 6 to 9 %
-    false alarms). What lies *between* the arms is not in it: that is what is judged.
-    """
-    squares, measured = 0.0, 0
-    for arm, tallies in pods.items():
-        known = [tally for tally in tallies.values() if ratio.known(tally)]
-        if len(known) > 1:
-            squares += len(known) * _variance(ratio, known, ratio.value(totals[arm]))
-            measured += len(known) - 1
-    alone = math.sqrt(squares / measured) if measured else 0.0
-    shipped = ratio.spread_freedom / (2 if alone > DOUBT * ratio.spread else 1)
-    freedom = shipped + measured
-    variance = (shipped * ratio.spread**2 + measured * alone**2) / freedom
-    return _Spread(math.sqrt(variance), freedom, alone, measured)
-
-
-def _variance(ratio: Ratio, pods: Sequence[Tally], mean: float) -> float:
-    """Of the pods around their mean, in the metric's unit squared, each pod by its share of the work."""
-    work = sum(map(ratio.denominator, pods))
-    return sum(ratio.denominator(pod) / work * ratio.difference(ratio.value(pod), mean)[0] ** 2 for pod in pods)
-
-
-def _concentration(ratio: Ratio, pods: Mapping[str, Tally]) -> float:
-    """Σ share², which is 1/n for n equally busy pods: the variance of a pooled ratio in units of one pod's."""
-    weights = [ratio.denominator(tally) for tally in pods.values()]
-    return sum(weight * weight for weight in weights) / sum(weights) ** 2

@@ -95,7 +95,6 @@ RATIOS: dict[Metric, Ratio] = {
         needs=(unlike_loads, unlike_requests),
         spread=0.5,
         spread_freedom=4,
-        hint=" (+ is fewer",
     ),
 }
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from itertools import combinations, islice
 from math import comb
 
-from specfleet.judgement.judge import Policy, judge, pod_spread
+from specfleet.judgement.judge import Policy, judge
+from specfleet.judgement.spread import pod_spread
 from specfleet.judgement.verdict import Metric, Outcome
 from specfleet.telemetry.counters import Tally
 from specfleet.telemetry.evidence import Arm, Evidence, PairedBlock
@@ -44,7 +45,7 @@ class SelfCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Hour:
-    """A full window. `rows` is flat, by block and pod; `sums` are the pods' up to each of LOOKS."""
+    """A full window. Each of `blocks` has the tallies of `pods` in their order, `sums` theirs up to each of LOOKS."""
 
     pods: tuple[str, ...]
     blocks: tuple[tuple[Tally, ...], ...]

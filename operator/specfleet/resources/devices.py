@@ -9,6 +9,7 @@ from specfleet.resources.owned import quantity
 Raw = Mapping[str, Any]
 NAMED = 4  # nodes that a message names
 ENDED = ("Succeeded", "Failed")
+KINDS = ("containers", "initContainers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,8 @@ def devices_by_node(nodes: Iterable[Raw], pods: Iterable[Raw], resource: str) ->
 
 def told(devices: Mapping[str, Devices], resource: str) -> str:
     """In words: the nodes with the most free first, after those that have lost what their pods hold."""
-    lost = [f"node {name} has lost its {resource}: {item.asked} in use, {item.able} allocatable"
-            for name, item in devices.items() if item.lost]  # fmt: skip
+    gone = ((name, item) for name, item in devices.items() if item.lost)
+    lost = [f"node {name} has lost its {resource}: {item.asked} in use, {item.able} allocatable" for name, item in gone]
     able = sorted(((name, item) for name, item in devices.items() if item.able), key=lambda one: -one[1].free)
     if not able:
         return "; ".join((*lost[:NAMED], f"no node has any {resource}"))
@@ -57,11 +58,8 @@ def told(devices: Mapping[str, Devices], resource: str) -> str:
 
 def _asked(spec: Raw, resource: str) -> int:
     """Init containers run before the others, one after the other."""
-    containers, init = ([_requested(item, resource) for item in spec.get(kind) or ()] for kind in _KINDS)
+    containers, init = ([_requested(item, resource) for item in spec.get(kind) or ()] for kind in KINDS)
     return max(sum(containers), max(init, default=0))
-
-
-_KINDS = ("containers", "initContainers")
 
 
 def _requested(container: Raw, resource: str) -> int:

@@ -10,7 +10,7 @@ from specfleet.resources.owned import metadata
 
 CHECKSUM = "checksum"  # the one key of `data` that is not evidence
 EVIDENCE = "evidence"  # the blocks
-COMPARED = "compared"  # whom they compare, and by which policy
+COMPARISON = "compared"  # whom they compare, and by which policy
 
 
 def evidence_map(sdd: Mapping[str, Any], data: Mapping[str, str]) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from specfleet.judgement.report import report
-from specfleet.rollout.capacity import foreseen, plan_rows
-from specfleet.rollout.facts import arm_facts, coming_facts, steps_of
+from specfleet.api.status import shortened
+from specfleet.judgement.guardstates import guard_states
+from specfleet.rollout.capacity import plan_rows, steps_of
+from specfleet.rollout.facts import arm_facts, coming_facts
 from specfleet.rollout.figures import per_token
 from specfleet.rollout.scene import ArmSeen, Scene
 from specfleet.rollout.world import Raw, Revision
@@ -48,14 +49,13 @@ def _guards(scene: Scene, coming: Revision, old: Raw) -> list[dict[str, Any]]:
     told = old.get("guards") or () if old.get("revision") == coming.name else ()
     before = {str(item.get("name")): str(item.get("message")) for item in told if isinstance(item, Mapping)}
     theirs = arm_facts(scene, serving, scene.seen.stable) if serving else None
-    said = report(coming_facts(scene, serving, coming), theirs, before)
-    return [{"name": str(item.guard), "state": str(item.state), "message": clip(item.message)} for item in said]
+    said = guard_states(coming_facts(scene, serving, coming), theirs, before)
+    return [{"name": str(item.guard), "state": str(item.state), "message": shortened(item.message)} for item in said]
 
 
 def _plan(scene: Scene) -> list[dict[str, Any]]:
     steps = () if scene.roles.undoing else steps_of(scene.spec)
-    plan = foreseen(steps, scene.bounds(scene.borrows))
-    return plan_rows(plan, scene.routing.gateway, scene.spec.accelerator.count, scene.spec.replicas)
+    return plan_rows(scene.spec, steps, scene.borrows)
 
 
 def proposal_length(stable: Revision | None, canary: Revision | None) -> str | None:
@@ -71,8 +71,3 @@ def _length(revision: Revision | None) -> str | None:
         return None
     length = revision.payload.get("numSpeculativeTokens")
     return "auto" if length is None else str(length) if length else "off"
-
-
-def clip(text: str) -> str:
-    """A text that its field of status has room for."""
-    return text if len(text) <= 1024 else f"{text[:1023]}…"

@@ -9,7 +9,7 @@ from specfleet.rollout.memory import Rollout
 from specfleet.rollout.note import Note
 from specfleet.rollout.shape import Bounds, Shape, planned, shape_for, whole
 from specfleet.rollout.turn import Abort, Facts, Policy, Step, Turn, step_at
-from specfleet.rollout.waiting import blocked, describe, dwelling, opening, paused, roomless, shifting, short, unproven
+from specfleet.rollout.waiting import blocked, describe, dwelling, in_vain, opening, paused, shifting, short, unproven
 
 BLOCKS_PER_STEP = 3  # the least evidence between two steps; proof is asked for once, before 100 percent
 COHORT_DRAFTS = 200  # drafts by which a cohort shows that the canary accepts any
@@ -19,8 +19,8 @@ STARTUP_GRACE = 120.0  # seconds that a pod may take beyond its start-up budget,
 def advance(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Turn:
     """The next turn of a canary. Raises nothing; every input gives a Turn."""
     turn = _turn(rollout, facts, policy, now)
-    if no_room := roomless(facts, turn.shape):
-        return replace(turn, shape=_as_is(facts), hold=no_room)
+    if useless := in_vain(facts, turn.shape):
+        return replace(turn, shape=_as_is(facts), hold=useless)
     return turn
 
 

@@ -29,6 +29,17 @@ class PlannedStep:
         return None if percent == self.step.weight else percent
 
 
+def steps_of(spec: SpecDecodeDeploymentSpec) -> tuple[Step, ...]:
+    """The steps of a canary before the implied 100 percent; one of 50 where the user named no weight."""
+    steps = tuple(Step(step.weight or 0, step.min_seconds, step.cohort or "") for step in spec.rollout.steps)
+    return steps if any(step.weight for step in steps) else (*steps, Step(50))
+
+
+def by_route(spec: SpecDecodeDeploymentSpec) -> bool:
+    """Whether a route gives the canary its share, not the number of its pods."""
+    return bool(spec.traffic.gateway or spec.traffic.route)
+
+
 def bounds_of(spec: SpecDecodeDeploymentSpec, borrowed: bool) -> Bounds:
     """How many pods a rollout may have. Unless the user says, it surges one pod, or borrows it from stable."""
     replicas, rollout = spec.replicas, spec.rollout
@@ -63,25 +74,25 @@ def _on_the_way(step: Step, before: Shape, after: Shape, bounds: Bounds) -> Plan
     return PlannedStep(step, after, min(bounds.most, grown), min(bounds.replicas, max(bounds.fewest, shrunk)))
 
 
-def plan_rows(plan: Sequence[PlannedStep], gateway: bool, accelerators: int, replicas: int) -> list[dict[str, Any]]:
-    """The plan as `status.canary.plan` has it; a pod has so many accelerators."""
+def plan_rows(spec: SpecDecodeDeploymentSpec, steps: Sequence[Step], borrowed: bool) -> list[dict[str, Any]]:
+    """The plan of a rollout as `status.canary.plan` has it; `borrowed` says that no GPU is free to surge."""
     return [
         {
             "asked": str(item.step),
-            **({} if (percent := item.reachable(gateway)) is None else {"reachable": f"{percent}%"}),
+            **({} if (percent := item.reachable(by_route(spec))) is None else {"reachable": f"{percent}%"}),
             "canary": item.shape.canary,
             "stable": item.shape.stable,
-            "accelerators": item.most * accelerators,
-            "lends": replicas - item.serving,
+            "accelerators": item.most * spec.accelerator.count,
+            "lends": spec.replicas - item.serving,
         }
-        for item in plan
+        for item in foreseen(steps, bounds_of(spec, borrowed))
     ]
 
 
 def in_words(spec: SpecDecodeDeploymentSpec, steps: Sequence[Step]) -> str:
     """The plan of a rollout in one line."""
     bounds = bounds_of(spec, borrowed=False)
-    plan, gateway = foreseen(steps, bounds), bool(spec.traffic.gateway or spec.traffic.route)
+    plan, gateway = foreseen(steps, bounds), by_route(spec)
     told = [_told(item, gateway) for item in plan]
     if len(told) > TOLD:
         told = [*told[: TOLD - 2], "...", *told[-2:]]

@@ -16,7 +16,7 @@ LEFT_OUT = {  # why something is in no block, in the order in which it is told; 
     "restarted": ("scrape", "after counters began anew"),
     "unpaired": ("tick", "without both arms"),
     "gap": ("tick", "after a pause"),
-    "early": ("block", "in which the canary began to carry"),
+    "early": ("block", "in which the canary did not carry throughout"),
     "probes": ("block", "in which probes were over 1 %"),
     "replaced": ("block", "whose pods were replaced"),
     "away": ("block", "that an operator's restart cut off"),

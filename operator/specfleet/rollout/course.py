@@ -10,19 +10,19 @@ from specfleet.judgement.verdict import Verdict
 from specfleet.resources.devices import told
 from specfleet.rollout import margins, orders
 from specfleet.rollout.canary import advance
-from specfleet.rollout.capacity import in_words
+from specfleet.rollout.capacity import in_words, steps_of
 from specfleet.rollout.contest import noticed, stalled
-from specfleet.rollout.facts import arm_facts, canary_facts, cannot_lend, policy, probe_unknown, steps_of, verdict
+from specfleet.rollout.facts import arm_facts, canary_facts, cannot_lend, policy, probe_unknown, verdict
 from specfleet.rollout.memory import Decision, Memory, Rollout
 from specfleet.rollout.note import Note
 from specfleet.rollout.orders import Mark
+from specfleet.rollout.rest import not_ready, rest
 from specfleet.rollout.roles import hard
 from specfleet.rollout.scene import Scene
 from specfleet.rollout.turn import Abort, Facts, Turn
 from specfleet.rollout.world import Revision
 from specfleet.telemetry.evidence import EMPTY
 
-PULLING = ("ImagePullBackOff", "ErrImagePull")
 #: What full load may bring out, which the canary had not seen, and no prompt or client can be blamed for.
 BY_ITSELF = (Guard.ALIVE, Guard.PROGRESS)
 UNDO = "the revision before it returns"  # why a rollout goes to 100 percent without steps and proof
@@ -58,7 +58,7 @@ def chart(scene: Scene) -> Course:
         return _finish(scene, Course(memory, _resting(scene), _narrow(scene), hold, create=True))
     if roles.canary is not None:
         return _finish(scene, _canary(scene, memory, roles.stable, roles.canary))
-    return _finish(scene, Course(memory, _resting(scene), _narrow(scene), _rest(scene), marks=_reversal(scene)))
+    return _finish(scene, Course(memory, _resting(scene), _narrow(scene), rest(scene), marks=_reversal(scene)))
 
 
 def _finish(scene: Scene, course: Course) -> Course:
@@ -157,50 +157,12 @@ def _narrow(scene: Scene, abort: Abort | None = None) -> str | None:
     return stable.name if not carried or (stable.ready and able) else None
 
 
-def _rest(scene: Scene) -> Note:
-    roles = scene.roles
-    stable = roles.stable
-    assert stable is not None
-    if not stable.ready:
-        return _not_ready(stable, Reason.STABLE_UNAVAILABLE)
-    if stable.aborted:
-        return Note(Reason.CANARY_ABORTED, f"{stable.aborted}; no revision to return to passed its guards")
-    if roles.latched and roles.target:
-        return Note(Reason.CANARY_ABORTED, roles.target.aborted)
-    if roles.leaving:
-        return Note(Reason.DRAINING, ", ".join(f"{item.name}: {len(item.pods)} pods to go" for item in roles.leaving))
-    if scene.routing.pending:
-        return scene.routing.pending
-    if len(scene.routing.backends) > 1:
-        return Note(Reason.DRAINING, "the route still names a Service that gets nothing any more")
-    if stable.ready < scene.spec.replicas or stable.wanted != scene.spec.replicas or stable.draining:
-        return _not_ready(stable, Reason.WAITING_FOR_PODS, scene.spec.replicas)
-    if roles.retained:
-        return Note(
-            Reason.RETAINING_OLD, f"{roles.retained.name} keeps {roles.retained.wanted} pods for a quick return"
-        )
-    return Note(Reason.STABLE, f"{stable.name} serves with {stable.ready} pods")
-
-
-def _not_ready(revision: Revision, otherwise: Reason, wanted: int | None = None) -> Note:
-    ready = f"{revision.ready} of {revision.wanted if wanted is None else wanted} pods of {revision.name} ready"
-    if revision.roomless:
-        return Note(Reason.WAITING_FOR_GPUS, f"{ready}; {revision.roomless}")
-    if revision.refused:
-        return Note(Reason.API_ERROR, f"{ready}; {revision.refused}")
-    for pod in revision.pods:
-        if pod.trouble:
-            reason = Reason.IMAGE_UNAVAILABLE if pod.trouble.startswith(PULLING) else Reason.PODS_CRASHING
-            return Note(reason, f"{ready}; {pod.name}: {pod.trouble}")
-    return Note(otherwise, ready)
-
-
 def _first(scene: Scene, memory: Memory) -> Course:
     """The first revision has no steps: it becomes stable when its pods are ready, alive and correct."""
     target = scene.roles.target
     if target is None:
         return Course(memory, {}, "", Note(Reason.FIRST_ROLLOUT, "the first revision is made"), create=True)
-    course = Course(memory, {target.name: scene.spec.replicas}, target.name, _not_ready(target, Reason.FIRST_ROLLOUT))
+    course = Course(memory, {target.name: scene.spec.replicas}, target.name, not_ready(target, Reason.FIRST_ROLLOUT))
     failure = first_failure(arm_facts(scene, target, scene.seen.stable), None)
     if failure:
         return replace(course, hold=Note(Reason.PODS_CRASHING, f"{failure.reason}: {failure.message}"))

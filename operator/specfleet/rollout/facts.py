@@ -3,18 +3,18 @@
 from dataclasses import replace
 
 from specfleet.api.reasons import Reason
-from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.judgement.guards import ArmFacts, Fit, PodFacts, ProbeFacts, first_failure
 from specfleet.judgement.judge import judge
 from specfleet.judgement.verdict import Verdict
 from specfleet.rollout import margins
-from specfleet.rollout.compared import comparable, predicted_loss
+from specfleet.rollout.capacity import steps_of
+from specfleet.rollout.likeness import drafts_alike, predicted_loss
 from specfleet.rollout.memory import Rollout
 from specfleet.rollout.note import Note
 from specfleet.rollout.orders import ordered
 from specfleet.rollout.probing import agreeing
 from specfleet.rollout.scene import ArmSeen, Scene
-from specfleet.rollout.turn import Facts, Policy, Step
+from specfleet.rollout.turn import Facts, Policy
 from specfleet.rollout.world import Revision, rfc3339
 from specfleet.telemetry.evidence import Evidence
 
@@ -27,7 +27,8 @@ SPLIT_MOST = 2.0
 
 def verdict(scene: Scene, stable: Revision, canary: Revision, evidence: Evidence, rollout: Rollout) -> Verdict:
     """The judge's verdict on the evidence, with the user's margins."""
-    return judge(evidence, comparable(stable, canary), margins.policy(scene.spec, margins.begun_with(rollout)))
+    alike = drafts_alike(stable.payload, canary.payload)
+    return judge(evidence, alike, margins.policy(scene.spec, margins.begun_with(rollout)))
 
 
 def policy(scene: Scene, rollout: Rollout) -> Policy:
@@ -41,12 +42,6 @@ def policy(scene: Scene, rollout: Rollout) -> Policy:
         abort_inconclusive=wanted.on_inconclusive == "Abort",
         startup_seconds=scene.spec.pod.startup_seconds,
     )
-
-
-def steps_of(spec: SpecDecodeDeploymentSpec) -> tuple[Step, ...]:
-    """The steps of a canary before the implied 100 percent; one of 50 where the user named no weight."""
-    steps = tuple(Step(step.weight or 0, step.min_seconds, step.cohort or "") for step in spec.rollout.steps)
-    return steps if any(step.weight for step in steps) else (*steps, Step(50))
 
 
 def canary_facts(
@@ -77,17 +72,17 @@ def canary_facts(
         split=split(scene, canary, rollout, evidence),
         drafts=scene.seen.canary.recent.drafts,
         cannot_lend="" if rollout.borrowed or scene.spec.rollout.max_surge is not None else cannot_lend(scene),
-        roomless=roomless(scene),
+        in_vain=in_vain(scene),
     )
 
 
 def cannot_lend(scene: Scene) -> str:
     """Why stable could not give up a pod for a canary; empty if it could."""
     stable = scene.roles.stable
-    return roomless(scene) or scene.overload((stable.ready if stable else 0) - 1)
+    return in_vain(scene) or scene.overload((stable.ready if stable else 0) - 1)
 
 
-def roomless(scene: Scene) -> str:
+def in_vain(scene: Scene) -> str:
     """Why a pod that stable gives up would make no room: its node no longer has what the pod holds. Empty if it has, or
     where nobody knows."""
     stable, devices = scene.roles.stable, scene.seen.devices or {}

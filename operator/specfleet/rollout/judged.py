@@ -7,20 +7,17 @@ from typing import Any
 from specfleet.judgement.ratios import RATIOS
 from specfleet.judgement.selfcheck import SelfCheck
 from specfleet.judgement.verdict import MetricVerdict, Outcome
-from specfleet.rollout.margins import max_blocks
-from specfleet.rollout.scene import Scene
 
 MINUTE, HOUR = 60, 3600
 BEYOND = "not within maxSeconds"
 NEVER = "not by waiting: too few pods"  # what pods may differ by is in the way, and time does not take it away
 
 
-def metric(item: MetricVerdict, scene: Scene, resolvable: float | None) -> dict[str, Any]:
-    """One metric as it is reported: numbers as text with one decimal, none where none is known."""
+def metric(item: MetricVerdict, left: str | None = None, resolvable: float | None = None) -> dict[str, Any]:
+    """One metric as it is reported: numbers as text with one decimal, none where none is known. `left` is how much
+    longer it takes, `resolvable` the smallest margin that the pods can prove."""
     numbers = {"estimate": item.estimate, "lower": item.lower, "upper": item.upper, "margin": item.margin}
     numbers["resolvable"] = resolvable
-    pace = (scene.seen.evidence.seen, max_blocks(scene.spec), scene.spec.rollout.analysis.block_seconds)
-    left = time_to_decision(item, *pace)
     return {
         "name": str(item.metric),
         "outcome": str(item.outcome),

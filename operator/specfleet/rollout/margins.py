@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.judgement.judge import Policy, resolvable_margin
 from specfleet.judgement.verdict import Metric
-from specfleet.rollout.capacity import bounds_of, outage
-from specfleet.rollout.compared import hides
+from specfleet.rollout.capacity import bounds_of, outage, steps_of
+from specfleet.rollout.likeness import hides
 from specfleet.rollout.memory import Rollout
 from specfleet.rollout.shape import Shape, planned
 from specfleet.telemetry.evidence import EMPTY, Evidence
@@ -23,7 +23,7 @@ FIELDS = {
 
 def last_shape(spec: SpecDecodeDeploymentSpec) -> Shape | None:
     """The pods at the last step, from a stable fleet at rest; None where no split leaves both arms a pod."""
-    weights = [step.weight for step in spec.rollout.steps if step.weight is not None] or [50]
+    weights = [step.weight for step in steps_of(spec) if step.weight]
     return planned(weights, bounds_of(spec, borrowed=False))[-1]
 
 

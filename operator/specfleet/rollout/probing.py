@@ -1,14 +1,13 @@
 """Which pods are asked which probe prompts now, and how far the canary's greedy answers must be stable's. Pure."""
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from specfleet.api import engine_args
 from specfleet.judgement.agreement import Agreement, Answers, agreement
 from specfleet.judgement.guards import ProbeFacts
 from specfleet.judgement.questions import BUILT_IN, JSON_QUESTION, TOOL_QUESTION, Question
+from specfleet.rollout.likeness import answers_alike
 from specfleet.rollout.scene import Scene
 from specfleet.rollout.world import Pod, Raw, Revision
 
@@ -19,15 +18,6 @@ RETRY = 15.0  # seconds until a pod that could not be asked is asked again
 COMPARED_PODS = 4  # of stable: more would cost more and tell little more of what its own noise is
 
 _TOOL_FLAG = "--enable-auto-tool-choice"
-#: Arguments of vLLM by which two servers of one model may rightly answer differently: weights, numbers, template.
-_ANSWERING = (
-    "--quantization", "-q", "--dtype", "--kv-cache-dtype", "--load-format", "--hf-overrides", "--hf-config-path",
-    "--tokenizer", "--tokenizer-mode", "--tokenizer-revision", "--code-revision", "--chat-template",
-    "--chat-template-content-format", "--default-chat-template-kwargs", "--generation-config",
-    "--override-generation-config", "--reasoning-parser", "--rope-scaling", "--rope-theta",
-)  # fmt: skip
-#: Ways of the speculative config to keep drafted tokens that the target would not have taken.
-_LOSSY = ("synthetic", "typical_acceptance_sampler")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +57,9 @@ def agreeing(scene: Scene) -> Agreement | None:
     return agreement(mine, [_answers(scene, pod) for pod in roles.stable.pods if not pod.going])
 
 
-def comparable(stable: Raw, canary: Raw) -> bool:
-    """Whether two frozen payloads promise the same greedy answers: the same weights at the same revision, the same
-    quantisation and template, and speculation that keeps to what the target says. A revision that is not pinned counts
-    as the same: should the weights have moved, the answers tell."""
-    same = stable.get("target") is not None and stable.get("target") == canary.get("target")
-    return same and _answering(stable) == _answering(canary) and not any(map(_lossy, (stable, canary)))
-
-
 def _to_compare(stable: Revision, canary: Revision, undoing: bool) -> bool:
     """A stable revision that is rejected is no measure of the one that returns."""
-    return not undoing and comparable(stable.payload, canary.payload)
+    return not undoing and answers_alike(stable.payload, canary.payload)
 
 
 def _due(scene: Scene, revision: Revision) -> Iterator[Asking]:
@@ -121,29 +103,3 @@ def _is_tool_flag(flag: str) -> bool:
     """As the parser reads it: underscores, and any prefix that is no other flag's."""
     dashed = flag.replace("_", "-")
     return _TOOL_FLAG.startswith(dashed) and dashed.startswith("--enable-au")
-
-
-def _answering(payload: Raw) -> list[tuple[str, str]]:
-    """The user's arguments that answers may depend on, with their values; also under a prefix, or a dotted key."""
-    args = tuple(payload.get("args", ()))
-    found = []
-    for argument in engine_args.parse(args):
-        if any(flag == argument.name or flag.startswith(argument.name) for flag in _ANSWERING):
-            follows = args[argument.index + 1 : argument.index + 2] if argument.value is None else (argument.value,)
-            found.append((argument.flag.replace("_", "-"), *follows))
-    return sorted(found)
-
-
-def _lossy(payload: Raw) -> bool:
-    return any(value in _LOSSY for value in _speculative_config(payload).values())
-
-
-def _speculative_config(payload: Raw) -> Mapping[str, Any]:
-    """The --speculative-config of the frozen pod template."""
-    containers = ((payload.get("template") or {}).get("spec") or {}).get("containers") or [{}]
-    args = list(containers[0].get("args") or ())
-    try:
-        config = json.loads(args[args.index("--speculative-config") + 1])
-    except (ValueError, IndexError, TypeError):
-        return {}
-    return config if isinstance(config, dict) else {}

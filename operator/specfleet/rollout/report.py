@@ -1,4 +1,7 @@
-"""What a pass tells the user: the status of the SDD and its conditions. Pure."""
+"""What a pass tells the user: the status of the SDD, and whether it is news. Pure.
+
+Its parts: `conditions`, `arms` (stable and canary), `judged` (metrics, the self-check), `figures` (what is measured).
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,24 +10,22 @@ from typing import Any
 from specfleet.api import names
 from specfleet.api.conditions import merge
 from specfleet.api.reasons import Reason
+from specfleet.api.status import MAX_SHORT, shortened
 from specfleet.api.validation import findings
-from specfleet.judgement.verdict import Metric
+from specfleet.judgement.verdict import Metric, MetricVerdict
 from specfleet.rollout import arms
-from specfleet.rollout.arms import clip
+from specfleet.rollout.capacity import steps_of
 from specfleet.rollout.comparison import left_out
 from specfleet.rollout.conditions import conditions, refused, told
 from specfleet.rollout.course import Course
-from specfleet.rollout.facts import steps_of
 from specfleet.rollout.figures import measured, resolved
-from specfleet.rollout.judged import metric, self_check
-from specfleet.rollout.margins import begun_with, remarks
+from specfleet.rollout.judged import metric, self_check, time_to_decision
+from specfleet.rollout.margins import begun_with, max_blocks, remarks
 from specfleet.rollout.orders import ignored
 from specfleet.rollout.routefindings import route_findings
 from specfleet.rollout.scene import Scene
 from specfleet.rollout.waiting import reachable_percent
 from specfleet.rollout.world import Raw, Revision, rfc3339
-
-MAX_SHORT = 253
 
 
 def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "observedGeneration": _generation(scene.sdd),
         "conditions": merge(old.get("conditions") or (), conditions(scene, hold, problems), time),
         "reason": str(hold.reason),
-        "message": clip(hold.message),
+        "message": shortened(hold.message),
         "replicas": min(scene.spec.replicas, sum(item.ready for item in scene.revisions.values())),
         "selector": f"{names.DEPLOYMENT}={scene.name}",
         "stable": arms.stable(scene),
@@ -50,12 +51,12 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "gpu": "/".join(scene.spec.accelerator.products)[:MAX_SHORT] or None,
         "routing": list(_routing(scene)) or None,
         "url": f"http://{scene.name}.{scene.sdd['metadata']['namespace']}:{names.PORT}",
-        "metrics": [metric(item, scene, least.get(item.metric)) for item in judged] or None,
+        "metrics": [metric(item, _left(scene, item), least.get(item.metric)) for item in judged] or None,
         "dropped": left_out(scene.seen.dropped) or None if course.verdict else None,
         "selfCheck": self_check(scene.seen.check, old, begins=canary is not None and not old.get("canary")),
         "decisions": [_decision(item) for item in reversed(course.memory.decisions)] or None,
         "lastHandledAction": _action(scene, course),
-        "findings": list(dict.fromkeys(clip(text) for text in _findings(scene, least)))[:32] or None,
+        "findings": list(dict.fromkeys(shortened(text) for text in _findings(scene, least)))[:32] or None,
         **measured(scene, old),
     }
     return {key: value for key, value in known.items() if value is not None}
@@ -67,7 +68,7 @@ def invalid(sdd: Raw, problems: tuple[str, ...], time: str) -> dict[str, Any]:
     text = "; ".join(problems)
     conditions = merge(old.get("conditions") or (), refused(text, generation), time)
     reason = str(Reason.CONFIG_INVALID)
-    return {"observedGeneration": generation, "conditions": conditions, "reason": reason, "message": clip(text)}
+    return {"observedGeneration": generation, "conditions": conditions, "reason": reason, "message": shortened(text)}
 
 
 def matters(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
@@ -89,6 +90,11 @@ def _findings(scene: Scene, least: Mapping[Metric, float]) -> tuple[str, ...]:
     around = route_findings(scene.sdd, scene.spec.traffic, route, objects.gateways, objects.neighbours)
     margins = remarks(scene.spec, least, begun_with(scene.memory.rollout))
     return (*findings(scene.spec), *margins, *around)
+
+
+def _left(scene: Scene, item: MetricVerdict) -> str | None:
+    pace = (scene.seen.evidence.seen, max_blocks(scene.spec), scene.spec.rollout.analysis.block_seconds)
+    return time_to_decision(item, *pace)
 
 
 def _generation(sdd: Raw) -> int:
@@ -145,7 +151,7 @@ def _decision(item: Any) -> dict[str, str]:
     return {
         "time": rfc3339(item.time),
         "reason": str(item.reason),
-        "message": clip(item.message),
+        "message": shortened(item.message),
         "revision": item.revision,
     }
 
@@ -158,4 +164,4 @@ def _action(scene: Scene, course: Course) -> dict[str, str] | None:
     answers = dict(meant.answered) if meant else {}
     for mark in course.marks:
         answers |= json.loads(mark.notes.get(names.ACTIONS) or "{}")
-    return {"id": action.id, "type": action.type, "result": clip(answers.get(action.id) or ignored(scene, action))}
+    return {"id": action.id, "type": action.type, "result": shortened(answers.get(action.id) or ignored(scene, action))}

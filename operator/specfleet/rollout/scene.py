@@ -10,7 +10,7 @@ from specfleet.judgement.guards import ProbeFacts
 from specfleet.judgement.selfcheck import SelfCheck
 from specfleet.resources.devices import Devices
 from specfleet.resources.evidence import read_evidence
-from specfleet.rollout.capacity import bounds_of
+from specfleet.rollout.capacity import bounds_of, by_route
 from specfleet.rollout.memory import Memory
 from specfleet.rollout.roles import Roles, assign
 from specfleet.rollout.routing import Routing, selected, through_route, through_service
@@ -158,7 +158,7 @@ def set_scene(
     """The scene for a valid spec; `identity` is the revision identity of `written`."""
     found = revisions(objects)
     roles = assign(found, identity, spec.rollout.retain_seconds, now)
-    if spec.traffic.gateway or spec.traffic.route:
+    if by_route(spec):
         routing = through_route(sdd, spec.traffic, objects, found, seen.rival)
     else:
         routing = through_service(sdd["metadata"]["name"], objects, found)

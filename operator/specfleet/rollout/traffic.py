@@ -8,9 +8,9 @@ from specfleet.resources.owned import is_ours
 from specfleet.resources.route import API_VERSION, KIND, Backend, Cohort, http_route, patch
 from specfleet.resources.service import stable_service
 from specfleet.rollout.backends import announces, base_weight, following
+from specfleet.rollout.capacity import steps_of
 from specfleet.rollout.contest import answered, withholds
 from specfleet.rollout.course import Course
-from specfleet.rollout.facts import steps_of
 from specfleet.rollout.lingering import lingering
 from specfleet.rollout.preconditions import Verb, Write, applied, deleted
 from specfleet.rollout.routing import is_our_service

@@ -49,7 +49,7 @@ class Facts:
     With a gateway: `weight` is the percent that the route gives the canary and `cohort` the one that it serves;
     `pending` says why the route is not known to be in force, `unroutable` why no weight may go to the canary now, and
     `split` why the requests that the pods counted are not the share asked for. `drafts` are the canary's of late.
-    `cannot_lend` is why stable gives up no pod for it where no GPU is free, `roomless` why one that it gives up would
+    `cannot_lend` is why stable gives up no pod for it where no GPU is free, `in_vain` why one that it gives up would
     make no room at all."""
 
     canary: Revision
@@ -73,7 +73,7 @@ class Facts:
     split: Note | None = None
     drafts: float = 0.0
     cannot_lend: str = ""
-    roomless: str = ""
+    in_vain: str = ""
 
 
 @dataclass(frozen=True, slots=True)

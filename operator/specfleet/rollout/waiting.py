@@ -51,10 +51,10 @@ def shifting(rollout: Rollout, facts: Facts, step: Step, shape: Shape) -> Note |
     return Note(_growing(rollout), f"the route goes from {facts.weight}% to {asked}%")
 
 
-def roomless(facts: Facts, shape: Shape) -> Note | None:
+def in_vain(facts: Facts, shape: Shape) -> Note | None:
     """What stable would give up for the canary would be lost to both."""
     grows, shrinks = shape.canary > facts.canary.wanted, shape.stable < facts.stable.wanted
-    return Note(Reason.WAITING_FOR_GPUS, facts.roomless) if grows and shrinks and facts.roomless else None
+    return Note(Reason.WAITING_FOR_GPUS, facts.in_vain) if grows and shrinks and facts.in_vain else None
 
 
 def short(rollout: Rollout, facts: Facts, shape: Shape) -> Note | None:

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 from specfleet.api import names
 from specfleet.resources.disruption import disruption_budget
-from specfleet.resources.evidence import COMPARED, EVIDENCE, evidence_map, read_evidence
+from specfleet.resources.evidence import COMPARISON, EVIDENCE, evidence_map, read_evidence
 from specfleet.resources.owned import differs, is_ours
 from specfleet.resources.revision import controller_revision, render
 from specfleet.resources.service import revision_service
 from specfleet.resources.workload import deployment
 from specfleet.rollout import margins
-from specfleet.rollout.compared import comparable
 from specfleet.rollout.comparison import Comparison
 from specfleet.rollout.course import Course
+from specfleet.rollout.likeness import drafts_alike
 from specfleet.rollout.lingering import lingering
 from specfleet.rollout.memory import Rollout
 from specfleet.rollout.moves import Drain, Fleet, Restore, Scale, moves
@@ -193,20 +193,24 @@ def _evidence(scene: Scene, rollout: Rollout | None) -> dict[str, str]:
     it. The next rollout begins with nothing."""
     proven = scene.memory.rollout and scene.memory.rollout.promoting  # not in this pass: its block is to be kept
     stored = (read_evidence(scene.objects.evidence) if scene.objects.evidence else None) or {}
-    kept = {key: text for key, text in stored.items() if key in (EVIDENCE, COMPARED)}
+    kept = {key: text for key, text in stored.items() if key in (EVIDENCE, COMPARISON)}
     if rollout is None or proven:
         return kept
-    stable, canary, seen = scene.roles.stable, scene.roles.canary, scene.seen
-    if seen.evidence_of != rollout.uids:
+    if scene.seen.evidence_of != rollout.uids:
         return {}
-    if stable is None or canary is None:
-        return kept
+    stable, canary = scene.roles.stable, scene.roles.canary
+    return kept if stable is None or canary is None else _gathered(scene, rollout, stable, canary)
+
+
+def _gathered(scene: Scene, rollout: Rollout, stable: Revision, canary: Revision) -> dict[str, str]:
+    """The blocks so far, and with them what they were judged by."""
+    seen = scene.seen
     found = {EVIDENCE: seen.evidence.to_json()} if seen.evidence.blocks else {}
     if seen.evidence.blocks or seen.dropped:
         block_seconds = scene.spec.rollout.analysis.block_seconds
         policy = margins.policy(scene.spec, margins.begun_with(rollout))
-        by = (comparable(stable, canary), policy, block_seconds, seen.dropped)
-        found[COMPARED] = Comparison(rollout.uids, stable.name, canary.name, *by).to_json()
+        by = (drafts_alike(stable.payload, canary.payload), policy, block_seconds, seen.dropped)
+        found[COMPARISON] = Comparison(rollout.uids, stable.name, canary.name, *by).to_json()
     return found
 
 

@@ -18,6 +18,7 @@ RECENT_DRAFTS = 200  # a share of 10 % is then known to about ± 2 points, one s
 WINDOW_TICKS = 240  # how far back the guards look at most: an hour at 15 s
 USUAL_INTERVALS = 3  # the usual time between ticks is the median of so many, so one gap does not become usual
 MIN_GAP = 10.0  # seconds
+MAX_WARMUP = 60.0  # seconds after a pod's first answer in which compilers and caches still warm up
 STEEP = 0.8  # of the acceptance before; noise of 200 drafts is about a tenth of it
 
 

@@ -89,8 +89,7 @@ class Sample:
     running: float | None = None  # requests, at this instant
     waiting: float | None = None
     kv_usage: float | None = None  # 0..1, the fullest engine's
-    kv_blocks: float | None = None  # GPU blocks, all engines; None while vLLM says "None"
-    kv_tokens: float | None = None  # tokens that fit into them
+    kv_tokens: float | None = None  # that fit into the KV cache, all engines; None while vLLM says "None"
 
 
 def wanted(line: bytes) -> bool:
@@ -200,7 +199,6 @@ def _sample(families: Families) -> Sample:
         running=_sum(families, RUNNING),
         waiting=_sum(families, WAITING),
         kv_usage=_max(families, KV_USAGE),
-        kv_blocks=_kv_cache(families.get(CACHE_CONFIG, []), "num_gpu_blocks"),
         kv_tokens=_kv_cache(families.get(CACHE_CONFIG, []), "num_gpu_blocks", "block_size"),
     )
 

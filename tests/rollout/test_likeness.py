@@ -2,10 +2,9 @@
 
 import pytest
 
-from arms import arm
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.resources.revision import render
-from specfleet.rollout.compared import comparable, predicted_loss
+from specfleet.rollout.likeness import drafts_alike, predicted_loss
 from story import _merged
 
 EAGLE = {
@@ -23,14 +22,6 @@ NONE = {"method": "none", "draft": None, "numSpeculativeTokens": None}
 def payload(**changes):
     spec = SpecDecodeDeploymentSpec.model_validate(_merged(EAGLE, changes))
     return render("qwen", "qwen-2345678b", spec)
-
-
-def revision(**changes):
-    record = arm("v", 1).record
-    return arm("v", 1).__class__(
-        name="v", uid="v", number=1, promoted=0, promoted_at=None, aborted="", answered={}, identity="v",
-        payload=payload(**changes), record=record, deployment=None,
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -81,7 +72,7 @@ def test_payloads_that_say_nothing_predict_nothing_wrong(damaged):
     ],
 )
 def test_acceptance_compares_where_both_arms_draft_alike(stable, canary, alike):
-    assert comparable(revision(**stable), revision(**canary)) is alike
+    assert drafts_alike(payload(**stable), payload(**canary)) is alike
 
 
 @pytest.mark.parametrize(
@@ -93,6 +84,6 @@ def test_acceptance_compares_where_both_arms_draft_alike(stable, canary, alike):
 )
 def test_acceptance_that_the_counters_hide_does_not_compare_even_with_itself(options):
     hidden = {"speculation": {"options": options}}
-    assert not comparable(revision(**hidden), revision(**hidden))
-    assert not comparable(revision(), revision(**hidden))
-    assert comparable(*2 * [revision(speculation={"options": {"enable_adaptive_verification": False}})])
+    assert not drafts_alike(payload(**hidden), payload(**hidden))
+    assert not drafts_alike(payload(), payload(**hidden))
+    assert drafts_alike(*2 * [payload(speculation={"options": {"enable_adaptive_verification": False}})])

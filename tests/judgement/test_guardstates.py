@@ -6,7 +6,7 @@ import pytest
 
 from specfleet.judgement.agreement import Agreement
 from specfleet.judgement.guards import ArmFacts, Fit, Guard, PodFacts, ProbeFacts, first_failure
-from specfleet.judgement.report import State, report
+from specfleet.judgement.guardstates import State, guard_states
 from specfleet.telemetry.counters import Tally
 
 POD = PodFacts("llama-1", ready=True, restarts=0, trouble="")
@@ -25,7 +25,7 @@ NOTHING = ArmFacts((), Tally.zero(), None, None, ProbeFacts(0, 0, 0, ""), 0)
 
 
 def said(canary, stable=None, before=None):
-    return {item.guard: (item.state, item.message) for item in report(canary, stable, before or {})}
+    return {item.guard: (item.state, item.message) for item in guard_states(canary, stable, before or {})}
 
 
 def test_every_guard_of_a_healthy_canary_passes_with_its_numbers():

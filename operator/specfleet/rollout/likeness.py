@@ -1,12 +1,13 @@
-"""What two revisions have in common: does their acceptance compare, and which KV cache should the canary have? Pure."""
+"""What two revisions have in common, from their frozen payloads: how they draft, answer and take memory. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from specfleet.rollout.world import Raw, Revision
+from specfleet.api import engine_args
+from specfleet.rollout.world import Raw
 
-COMPARED = ("method", "numSpeculativeTokens", "schedule")  # equal in both arms, or acceptance is no comparison
+DRAFTING = ("method", "numSpeculativeTokens", "schedule")  # equal in both arms, or acceptance is no comparison
 #: With these vLLM counts draft tokens that it never verified (vllm#47808), or invents accepted ones for a benchmark.
 HIDING = {"enable_adaptive_verification": True, "rejection_sample_method": "synthetic"}
 #: Percent of the KV cache that a drafter takes at most, its weights included, where it fits its target: EAGLE has one
@@ -17,12 +18,29 @@ LENGTHS = ("num_speculative_tokens", "num_speculative_tokens_per_batch_size")
 #: Flags and variables that do not bear on memory.
 ASIDE = ("--speculative-config", "--served-model-name", "--shutdown-timeout")
 ENVIRONMENT_ASIDE = ("VLLM_ENGINE_READY_TIMEOUT_S", "HF_HUB_OFFLINE")
+#: Arguments of vLLM by which two servers of one model may rightly answer differently: weights, numbers, template.
+ANSWERING = (
+    "--quantization", "-q", "--dtype", "--kv-cache-dtype", "--load-format", "--hf-overrides", "--hf-config-path",
+    "--tokenizer", "--tokenizer-mode", "--tokenizer-revision", "--code-revision", "--chat-template",
+    "--chat-template-content-format", "--default-chat-template-kwargs", "--generation-config",
+    "--override-generation-config", "--reasoning-parser", "--rope-scaling", "--rope-theta",
+)  # fmt: skip
+#: Ways of the speculative config to keep drafted tokens that the target would not have taken.
+LOSSY = ("synthetic", "typical_acceptance_sampler")
 
 
-def comparable(stable: Revision, canary: Revision) -> bool:
-    """Whether the arms draft alike, and their counters say what was verified."""
-    alike = all(stable.payload.get(key) == canary.payload.get(key) for key in COMPARED)
-    return alike and not any(hides(_speculative_config(arm.payload)) for arm in (stable, canary))
+def drafts_alike(stable: Raw, canary: Raw) -> bool:
+    """Whether acceptance compares: both draft by the same means, and their counters say what was verified."""
+    alike = all(stable.get(key) == canary.get(key) for key in DRAFTING)
+    return alike and not any(hides(_speculative_config(payload)) for payload in (stable, canary))
+
+
+def answers_alike(stable: Raw, canary: Raw) -> bool:
+    """Whether both promise the same greedy answers: the same weights at the same revision, the same quantisation and
+    template, and speculation that keeps to what the target says. A revision that is not pinned counts as the same:
+    should the weights have moved, the answers tell."""
+    same = stable.get("target") is not None and stable.get("target") == canary.get("target")
+    return same and _answering(stable) == _answering(canary) and not any(map(_lossy, (stable, canary)))
 
 
 def hides(config: Mapping[str, Any]) -> bool:
@@ -31,7 +49,7 @@ def hides(config: Mapping[str, Any]) -> bool:
 
 
 def predicted_loss(stable: Raw, canary: Raw) -> float | None:
-    """Percent of stable's KV cache that a canary's may lack, from the payloads of both revisions.
+    """Percent of stable's KV cache that a canary's may lack.
 
     0 where they differ in nothing that takes memory, what a drafter takes where they draft by other means, and None
     where the engine itself is another: then nobody knows from outside.
@@ -39,6 +57,21 @@ def predicted_loss(stable: Raw, canary: Raw) -> float | None:
     if _engine(stable) != _engine(canary):
         return None
     return 0.0 if _drafter(stable) == _drafter(canary) else float(TAKES.get(str(canary.get("method")), 0))
+
+
+def _answering(payload: Raw) -> list[tuple[str, str]]:
+    """The user's arguments that answers may depend on, with their values; also under a prefix, or a dotted key."""
+    args = tuple(payload.get("args", ()))
+    found = []
+    for argument in engine_args.parse(args):
+        if any(flag == argument.name or flag.startswith(argument.name) for flag in ANSWERING):
+            follows = args[argument.index + 1 : argument.index + 2] if argument.value is None else (argument.value,)
+            found.append((argument.flag.replace("_", "-"), *follows))
+    return sorted(found)
+
+
+def _lossy(payload: Raw) -> bool:
+    return any(value in LOSSY for value in _speculative_config(payload).values())
 
 
 def _drafter(payload: Raw) -> Mapping[str, Any]:

@@ -30,8 +30,8 @@ class Said:
     message: str
 
 
-def report(canary: ArmFacts, stable: ArmFacts | None, before: Mapping[str, str]) -> tuple[Said, ...]:
-    """One entry per guard, in their order. `before` has the messages of the last report by guard: each stays as long as
+def guard_states(canary: ArmFacts, stable: ArmFacts | None, before: Mapping[str, str]) -> tuple[Said, ...]:
+    """One entry per guard, in their order. `before` has the last messages by guard: each stays as long as
     its words are the same and its numbers near."""
     failing = failures(canary, stable)
     said = []
