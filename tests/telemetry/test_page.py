@@ -137,6 +137,12 @@ vllm:cache_config_info{block_size="16",engine="1",num_gpu_blocks="None"} 1
     assert parse(one_of_two).kv_tokens is None
 
 
+@pytest.mark.parametrize("text", ["many", "auto", "", "-1", "nan", "1e99", "9" * 5000])
+def test_a_setting_that_is_no_number_is_unknown_and_takes_nothing_else_with_it(text: str) -> None:
+    page = RUNNING + b'vllm:cache_config_info{block_size="%s",num_gpu_blocks="9"} 1' % text.encode()
+    assert (parse(page).running, parse(page).kv_blocks, parse(page).kv_tokens) == (parse(RUNNING).running, 9, None)
+
+
 def test_a_page_without_the_histogram_of_first_tokens_has_no_times() -> None:
     assert parse(RUNNING).first_token_times == ()
 
@@ -187,7 +193,6 @@ def test_a_timestamp_behind_the_value_is_ignored() -> None:
         (b'vllm:generation_tokens_total{a="1",b="2"} 1\nvllm:generation_tokens_total{b="2",a="1"} 1', "occurs twice"),
         (RUNNING + b'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 2', "positions are missing"),
         (RUNNING + b'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="x"} 2', "bad position"),
-        (RUNNING + b'vllm:cache_config_info{num_gpu_blocks="many"} 1', "not a number"),
         (RUNNING + b'vllm:time_to_first_token_seconds_bucket{le="0.5"} 1', "not a histogram"),
         (RUNNING + b'vllm:time_to_first_token_seconds_bucket{le="soon"} 1', "not a number"),
         (RUNNING + b"vllm:time_to_first_token_seconds_bucket 1", "not a number"),
