@@ -9,6 +9,7 @@ from typing import Any
 
 from specfleet.api.conditions import Type, find
 from specfleet.api.reasons import Reason, named
+from specfleet.api.status import readable
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.api.validation import parse
 from specfleet.judgement.verdict import Metric
@@ -70,6 +71,7 @@ def plan(sdd: Raw, objects: Objects, seen: Seen, now: float, terminating: bool =
     """
     if terminating or "deletionTimestamp" in sdd["metadata"]:
         return Plan(next=REST_SECONDS)
+    sdd = {**sdd, "status": readable(sdd.get("status"))}
     read = _in_force(sdd, objects)
     if isinstance(read, tuple):
         return Plan(status=invalid(sdd, read, rfc3339(now)), events=_rejected(sdd, read))

@@ -1,6 +1,7 @@
 """`replay`: where it takes its evidence from, what it shows of it, how it ends, and what it says of bad input."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -217,6 +218,7 @@ def test_bad_files_and_margins_get_one_line(good, run, tmp_path):
     assert "--margin sped=3: give it as NAME=NUMBER" in told(run("--pages", good, "--margin", "sped=3"))
     assert "a margin is a number from 0" in told(run("--pages", good, "--margin", "speed=nan"))
     assert "a margin is a number from 0" in told(run("--pages", good, "--margin", "speed=-1"))
+    assert "a margin is a number from 0 to 1000" in told(run("--pages", good, "--margin", "speed=1e308"))
 
 
 def test_an_edited_record_is_refused(good, run, tmp_path):
@@ -231,3 +233,32 @@ def test_exactly_one_source_is_asked_for(good, run):
         done = run(*arguments)
         assert done.exit_code == 2
         assert "give one of NAME, --filename and --pages" in " ".join(done.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("data", ["{a: 2024-01-01}", "{1: a, b: c}", "{a: !!binary aGk=}", "{a: [b]}"])
+def test_what_no_api_server_would_hold_is_no_record(run, tmp_path, data):
+    (tmp_path / "evidence.yaml").write_text(f"kind: ConfigMap\ndata: {data}")
+    assert "checksum does not hold" in told(run("-f", tmp_path / "evidence.yaml"))
+
+
+def test_only_files_are_read(run, tmp_path):
+    (tmp_path / "1" / "stable").mkdir(parents=True)
+    os.mkfifo(tmp_path / "1" / "stable" / "a.prom")
+    assert "a.prom is no file" in told(run("--pages", tmp_path))
+
+
+def test_a_record_by_margins_of_another_kind_is_judged_by_the_defaults(good, run, tmp_path):
+    policy = {**json.loads(about().to_json())["policy"], "speed_percent": 1e308, "alpha": 2}
+    record = configmap(evidence_of(good))
+    kept = {key: text for key, text in record["data"].items() if key != "checksum"}
+    kept["compared"] = json.dumps({**json.loads(about().to_json()), "policy": policy})
+    owner = {"metadata": {"name": "llama", "namespace": "chat", "uid": "uid-llama"}}
+    (tmp_path / "evidence.json").write_text(json.dumps(evidence_map(owner, kept)))
+    done = run("-f", tmp_path / "evidence.json")
+    assert (done.exit_code, "against a margin of 5" in done.output or "proven" in done.output) == (PROVEN, True)
+
+
+def test_what_would_steer_a_terminal_is_not_shown(run, tmp_path):
+    (tmp_path / "\x1b[2J\udcff").mkdir()
+    assert "??[2J" not in told(run("--pages", tmp_path))
+    assert "?[2J? is not named by a time" in told(run("--pages", tmp_path))

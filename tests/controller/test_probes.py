@@ -3,13 +3,18 @@
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arms import one_pod
-from specfleet.controller.probes import CHAT, COMPLETIONS, PROBES_AT_ONCE, Answer, Probes, mark
+from corruption import corruptions
+from specfleet.controller import probes
+from specfleet.controller.probes import CHAT, COMPLETIONS, MAX_PROMPT, PROBES_AT_ONCE, Answer, Probes, mark
 from specfleet.judgement.questions import (
     BUILT_IN,
     CALL_TOKENS,
     JSON_QUESTION,
+    MAX_TEXT,
     MAX_TOKENS,
     PROMPTS,
     TOOL,
@@ -292,3 +297,76 @@ async def test_a_pod_that_is_gone_is_forgotten_and_asked_no_more():
     await asyncio.sleep(0)
     assert asker.probes.asked(POD) == Asked()
     assert asker.news == 0
+
+
+GOOD = {
+    "choices": [{"message": {"content": "Paris", "tool_calls": call()}, "finish_reason": "stop", "index": 0}],
+    "usage": USAGE,
+}
+
+
+@given(
+    corruptions(GOOD) | corruptions({"choices": [{"text": "Paris", "finish_reason": "length"}]}),
+    st.sampled_from([BUILT_IN[0], JSON_QUESTION, TOOL_QUESTION, Question("2+2=", expect="4")]),
+)
+def test_whatever_a_pod_answers_is_judged_and_kept_small(body, question):
+    asker = Asker(server(Answer(body if isinstance(body, dict) else {}, status=200)))
+    facts = asyncio.run(asker.ask(question))
+    assert (facts.passed + facts.failed, facts.unknown) == (1, 0)
+    assert len(facts.message) < 500
+    assert facts.message.encode().decode() == facts.message
+    asked = asker.probes.asked(POD)
+    assert (asked.requests, asked.finished) == (1, 1)
+    assert asked.generation_tokens <= question.max_tokens
+    assert asked.prompt_tokens <= MAX_PROMPT
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+@pytest.mark.parametrize("text", [["Paris"], {"a": "Paris"}, 7])
+async def test_a_text_that_is_none_is_no_completion(path, text):
+    facts = await asked(server(*([] if path == CHAT else [NO_TEMPLATE]), completed(text, path=path)))
+    assert (facts.failed, facts.message.rpartition(": ")[2]) == (1, "not a completion")
+
+
+async def test_a_completion_of_null_is_an_empty_one():
+    assert "an empty answer" in (await asked(server(completed(None, path=COMPLETIONS)))).message
+
+
+async def test_of_an_endless_answer_only_as_much_is_kept_as_the_tokens_can_have():
+    asker = Asker(server(*[completed("of course " * 100_000)] * len(PROMPTS)))
+    await asker.ask(*BUILT_IN)
+    ((kept,),) = asker.probes.answers().values()
+    assert {len(text) for text in kept.texts} == {MAX_TEXT}
+
+
+async def test_a_fleet_whose_pods_hang_leaves_room_for_the_others():
+    async def hang(*_):
+        await asyncio.Event().wait()
+
+    slow, other = Asker(hang), Asker(server())
+    other.probes.slots = slow.probes.slots
+    for number in range(2 * PROBES_AT_ONCE):
+        slow.probes.start("chat", Asking(one_pod(f"p{number}"), {}, BUILT_IN, True), slow.heard)
+    await asyncio.sleep(0)
+    assert (await other.ask(*BUILT_IN)).passed == len(PROMPTS)
+    slow.probes.close()
+
+
+async def test_an_asking_that_never_ends_is_given_up(monkeypatch):
+    monkeypatch.setattr(probes, "MAX_ASKING", 0.0)
+
+    async def slow(*_):
+        await asyncio.sleep(0.01)
+        return completed("Paris")
+
+    facts = await asked(slow)
+    assert (facts.passed, facts.failed, facts.unknown) == (0, 0, 1)
+    assert "took longer" in facts.message
+
+
+async def test_a_fault_of_our_own_is_unknown_and_the_pod_is_not_asked_again_at_once():
+    async def broken(*_):
+        raise ZeroDivisionError
+
+    facts = await asked(broken)
+    assert (facts.passed, facts.failed, facts.unknown, facts.message) == (0, 0, 1, "qwen-a-1: ZeroDivisionError")

@@ -208,3 +208,36 @@ async def test_an_answer_that_is_no_object_never_passes(serve: Any, target: Pod,
     await serve(completions=completions)
     answer = await ask(target, Secrets(""))
     assert answer.wrong or answer.body == {}
+
+
+async def test_what_a_server_says_can_be_stored_and_shown(serve: Any, target: Pod) -> None:
+    """Half a surrogate pair is no UTF-8: what was stored with it would not come back, nor its checksum hold."""
+
+    async def completions(_: web.Request) -> web.Response:
+        said = '{"error": {"message": "\\ud800 no \\u001b[31m chat\\u0000 template\\u2028' + "x" * 5000 + '"}}'
+        return web.Response(status=400, text=said, content_type="application/json")
+
+    await serve(completions=completions)
+    why = (await ask(target, Secrets(""))).why
+    assert why.startswith("answered 400: no [31m chat template xxx")
+    assert len(why) < 300
+
+
+async def test_a_server_that_speaks_no_http_is_quoted_on_one_line(
+    target: Pod, unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def talk(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nx\x1b: " + b"y" * 9000 + b"\r\n\r\n")
+        writer.close()
+
+    monkeypatch.setattr(vllm.names, "PORT", unused_tcp_port)
+    async with await asyncio.start_server(talk, ADDRESS, unused_tcp_port):
+        answer = await ask(target, Secrets(""))
+    assert answer.body is None
+    assert answer.why.isprintable()
+    assert len(answer.why) <= vllm.MAX_ERROR
+
+
+async def test_a_key_that_no_header_can_carry_is_nobodys_fault(target: Pod) -> None:
+    answer = await ask(target, Secrets("a\nb"), {"apiKeySecret": {"name": "vllm-key", "key": "key"}})
+    assert (answer.body, answer.wrong) == (None, False)

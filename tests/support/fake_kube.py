@@ -8,7 +8,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from specfleet.api import names
+from schema import faults
+from specfleet.api import crd, names
 from specfleet.controller.protocol import (
     HTTP_ROUTE,
     RESOURCES,
@@ -26,6 +27,7 @@ from specfleet.plan import Verb, Write
 from specfleet.rollout.world import rfc3339
 
 Place = tuple[str, str, str]  # kind, namespace, name
+STATUS = crd.schema()["properties"]["status"]
 ATOMIC = (("spec", "selector"),)  # maps that server-side apply replaces whole
 
 
@@ -117,6 +119,8 @@ class FakeKube:
         live = self._live(SDD.kind, namespace, name)
         if live["metadata"]["uid"] != uid:
             raise Conflict(409, f"uid mismatch: {uid} was given, {live['metadata']['uid']} is there")
+        wrong = list(faults(status, STATUS, "status"))
+        assert not wrong, wrong  # the API server refuses it, or drops what it does not know
         written = self.put({**live, "status": status})
         self._after(how)
         return written

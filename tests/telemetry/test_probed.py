@@ -119,3 +119,7 @@ def test_what_was_asked_before_a_block_is_not_its():
     fleet.tick(0, 0, TEN)
     fleet.tick(1_000, 5)
     assert fleet.tick(1_000, 5).canary["pod"].http_requests == 10
+
+
+def test_what_was_forgotten_is_not_asked_backwards():
+    assert Asked(requests=2).since(Asked(requests=9, prompt_tokens=90)) == Asked()

@@ -1,8 +1,10 @@
 """What the operator reports: every printed value is a string, rewritten only when it moves. Pure."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from specfleet.api.base import Int, Part, atomic_list, map_list, set_list
 
@@ -216,3 +218,32 @@ class SpecDecodeDeploymentStatus(Part):
     last_handled_action: ActionStatus | None = None
     findings: Annotated[tuple[Text, ...], Field(max_length=32, json_schema_extra=set_list())] = ()
     """Advice: what works but may hurt, such as unpinned weights."""
+
+
+def readable(status: Any) -> Mapping[str, Any]:
+    """A stored status without what has another shape than today's: it may be another version's, or edited by hand.
+    Every reader of one may then rely on its types; a field that is gone is unknown."""
+    if not isinstance(status, Mapping):
+        return {}
+    kept = status
+    while True:
+        try:
+            SpecDecodeDeploymentStatus.model_validate(kept)
+        except ValidationError as error:
+            kept = deepcopy(kept) if kept is status else kept
+            wrong = {item["loc"][: -1 if item["type"] == "missing" else None] for item in error.errors()}
+            for place in sorted(wrong, key=_order, reverse=True):
+                _drop(kept, place)
+        else:
+            return kept
+
+
+def _order(place: tuple[int | str, ...]) -> list[tuple[bool, int | str]]:
+    return [(isinstance(step, str), step) for step in place]
+
+
+def _drop(document: Any, place: tuple[int | str, ...]) -> None:
+    *way, last = place
+    for step in way:
+        document = document[step]
+    del document[last]

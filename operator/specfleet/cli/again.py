@@ -20,6 +20,7 @@ from specfleet.rollout.margins import FIELDS
 
 MAX_FILE = 4 << 20  # bytes; a ConfigMap has at most 1 MiB
 UNSET = Analysis()  # of a spec that says nothing of it
+MAX_MARGIN = 1000  # percent or points: beyond any difference that a canary has
 APPROXIMATE = "earlier looks with the pods' shares of now"
 
 
@@ -69,8 +70,8 @@ def with_margins(policy: Policy, given: Sequence[str]) -> Policy:
         except (ValueError, KeyError):
             known = ", ".join(FIELDS)
             raise BadInput(f"--margin {text}: give it as NAME=NUMBER, with one of {known}, such as speed=5") from None
-        if not changed[FIELDS[Metric(name)]] >= 0:
-            raise BadInput(f"--margin {text}: a margin is a number from 0")
+        if not 0 <= changed[FIELDS[Metric(name)]] <= MAX_MARGIN:  # NaN fails too
+            raise BadInput(f"--margin {text}: a margin is a number from 0 to {MAX_MARGIN}")
     return replace(policy, **changed)  # type: ignore[arg-type]
 
 

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from specfleet.api import names
+from specfleet.api.status import readable
 from specfleet.rollout.world import Raw
 
 RESOURCE = f"{names.PLURAL}.{names.GROUP}"  # the full name: another CRD may have the short one
@@ -38,11 +39,11 @@ class Kubectl:
         done = self._run("get", RESOURCE, name, "-o", "json")
         if done.returncode and f'"{name}" not found' in done.stderr:
             raise Missing(self._near(name))
-        return _object(_checked(done))
+        return _typed(_object(_checked(done)))
 
     def all(self) -> list[Raw]:
         """Every SpecDecodeDeployment of the namespace. Raises KubectlError."""
-        return _items(_object(_checked(self._run("get", RESOURCE, "-o", "json"))))
+        return [_typed(item) for item in _items(_object(_checked(self._run("get", RESOURCE, "-o", "json"))))]
 
     def owned(self, name: str) -> tuple[list[Raw], str]:
         """Pods, Deployments and ControllerRevisions of one SDD, as far as they can be read, and why not all could."""
@@ -123,6 +124,11 @@ def _object(text: str) -> Raw:
     if not isinstance(value, Mapping):
         raise KubectlError("kubectl did not answer in JSON; is KUBECTL set to something else?")
     return value
+
+
+def _typed(sdd: Raw) -> Raw:
+    """The SDD with what of its status has the shape that this plugin knows."""
+    return {**sdd, "status": readable(sdd["status"])} if "status" in sdd else sdd
 
 
 def _items(value: Raw) -> list[Raw]:

@@ -63,7 +63,11 @@ def ticks(folder: Path) -> list[Tick]:
 
 
 def _folders(folder: Path) -> Iterator[Path]:
-    return (path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith("."))
+    try:
+        found = sorted(folder.iterdir())
+    except OSError as error:
+        raise BadInput(f"{folder} cannot be read: {error.strerror}") from None
+    return (path for path in found if path.is_dir() and not path.name.startswith("."))
 
 
 def _tick(folder: Path) -> Tick:
@@ -89,6 +93,8 @@ def _observation(pod: str, page: Path) -> Observation:
 def read(page: Path) -> Sample:
     """One page, bounded as in the operator. Raises BadInput with the file, and where it is known the line."""
     try:
+        if page.exists() and not page.is_file():
+            raise BadInput(f"{page} is no file; {SKIP}")
         with page.open("rb") as file:
             content = file.read(MAX_PAGE + 1)
     except OSError as error:

@@ -15,6 +15,9 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
 # One character for one, so that columns stay where they are. Tree guides have rich's own ASCII form.
 _ASCII = str.maketrans("✔✖◌↓●◐○━┆│·→−–…≤≥×±", "+x.v*~o=!|.>--.<>x~")
 
+# Escape sequences begin with one of these.
+_CONTROLS = {code: "?" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
 # (below so many seconds, unit, smaller unit), as kubectl writes ages
 _AGES = (
     (2 * MINUTE, 1, 0),
@@ -68,14 +71,19 @@ def indented(lines: Iterable[str]) -> RenderableType:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A renderable that any terminal can show: where only ASCII is possible, each other character is replaced."""
+    """A renderable that any terminal can show: where only ASCII is possible, each other character is replaced, and
+    always those that would steer it, since some of the text is what pods said."""
 
     inner: RenderableType
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
         for segment in console.render(self.inner, options):
-            if segment.control or not options.ascii_only:
+            if segment.control:
                 yield segment
-            else:
-                text = segment.text.translate(_ASCII).encode("ascii", "replace").decode()
-                yield Segment(text, segment.style)
+                continue
+            text = (
+                segment.text.encode(errors="replace").decode().translate(_CONTROLS)
+            )  # a name of a file may be no UTF-8
+            if options.ascii_only:
+                text = text.translate(_ASCII).encode("ascii", "replace").decode()
+            yield Segment(text, segment.style)

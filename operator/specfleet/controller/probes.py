@@ -1,6 +1,7 @@
 """Asks pods the probe prompts that a plan wants asked, and keeps what they said until they are gone."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,9 +13,14 @@ from specfleet.rollout.probing import Asking
 from specfleet.rollout.world import Pod, Raw
 from specfleet.telemetry.asked import NOTHING, Asked
 
-PROBES_AT_ONCE = 32  # pods that are asked at a time; apart from scrapes, since a stuck pod is asked for minutes
+PROBES_AT_ONCE = 64  # pods that are asked at a time; apart from scrapes, since a stuck pod is asked for minutes
+OF_ONE_SDD = 16  # of those: a fleet that is slow to answer leaves room for the others
+MAX_ASKING = 600.0  # seconds for all prompts of one asking, each of which has its own limit
 KEPT_ASKINGS = 2  # of a pod: a lone pod of stable is compared with itself
+MAX_PROMPT = 1 << 16  # tokens that a server may say a prompt had, with its template
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+
+log = logging.getLogger(__name__)
 
 Mark = tuple[str, int]  # pod uid, restarts: one life of its container
 
@@ -67,11 +73,12 @@ class _Known:
 
 @dataclass(slots=True)
 class Probes:
-    """The pods of one SDD. `slots` are shared by all."""
+    """The pods of one SDD. `slots` are shared by all, `own` are its part of them."""
 
     ask: Ask
     clock: Callable[[], float]
     slots: asyncio.Semaphore
+    own: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(OF_ONE_SDD))
     _known: dict[Mark, _Known] = field(default_factory=dict)
 
     def start(self, namespace: str, asking: Asking, done: Callable[[], None]) -> None:
@@ -130,8 +137,15 @@ class Probes:
             known.asked = _counted(known.asked, question, answer)
             return answer
 
-        async with self.slots:
-            came = await interview(put, asking, serves=known.since is not None)
+        async with self.own, self.slots:
+            try:
+                async with asyncio.timeout(MAX_ASKING):
+                    came = await interview(put, asking, serves=known.since is not None)
+            except TimeoutError:
+                came = _unknown(asking, 0, f"all prompts together took longer than {MAX_ASKING:.0f} s")
+            except Exception as error:  # of ours: it must not be asked again at once, and not go unseen
+                log.exception("asking %s", asking.pod.name)
+                came = _unknown(asking, 0, type(error).__name__)
         now = self.clock()
         known.answers = (*known.answers, *((came.answers,) if came.answers else ()))[-KEPT_ASKINGS:]
         known.tried = None if came.answers else now
@@ -167,7 +181,7 @@ async def interview(put: Put, asking: Asking, serves: bool = False) -> Interview
         if question.optional and answer.refused:
             continue
         if answer.body is None and (not answer.wrong or (serves and not 0 < answer.status < 500)):
-            return Interview(ProbeFacts(passed, 0, 1, f"{asking.pod.name}: {answer.why}", asked=asking.questions), None)
+            return _unknown(asking, passed, answer.why)
         fault = answer.why or question.fault(answer.body or {})
         if fault:
             message = f"{asking.pod.name} to {question.prompt[:80]!r}: {fault}"
@@ -179,6 +193,10 @@ async def interview(put: Put, asking: Asking, serves: bool = False) -> Interview
     return Interview(ProbeFacts(passed, 0, 0, "", asked=asking.questions), answers)
 
 
+def _unknown(asking: Asking, passed: int, why: str) -> Interview:
+    return Interview(ProbeFacts(passed, 0, 1, f"{asking.pod.name}: {why}", asked=asking.questions), None)
+
+
 def _counted(asked: Asked, question: Question, answer: Answer) -> Asked:
     """The ledger after an answer. A server that does not tell its tokens is believed to have used what it might."""
     usage = (answer.body or {}).get("usage")
@@ -188,12 +206,13 @@ def _counted(asked: Asked, question: Question, answer: Answer) -> Asked:
         requests=asked.requests + (finished or answer.status > 0),
         errors=asked.errors + (answer.status >= 500),
         finished=asked.finished + finished,
-        prompt_tokens=asked.prompt_tokens + _tokens(usage, "prompt_tokens", 0),
+        prompt_tokens=asked.prompt_tokens + _tokens(usage, "prompt_tokens", 0, MAX_PROMPT),
         generation_tokens=asked.generation_tokens
-        + (_tokens(usage, "completion_tokens", question.max_tokens) if finished else 0),
+        + (_tokens(usage, "completion_tokens", question.max_tokens, question.max_tokens) if finished else 0),
     )
 
 
-def _tokens(usage: Mapping[str, Any], name: str, otherwise: int) -> int:
+def _tokens(usage: Mapping[str, Any], name: str, otherwise: int, most: int) -> int:
     count = usage.get(name)
-    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else otherwise
+    known = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= most
+    return count if isinstance(count, int) and known else otherwise

@@ -55,7 +55,7 @@ class VllmClient:
         """One answer of the OpenAI API. A time-out or an error is the server's fault; no connection, no key is not."""
         try:
             headers = await self._headers(namespace, payload)
-        except ApiError as error:
+        except (ApiError, ValueError) as error:
             return Answer(why=f"the API key cannot be read: {error}")
         timeout = aiohttp.ClientTimeout(total=ASK_TIMEOUT)
         try:
@@ -66,7 +66,7 @@ class VllmClient:
         except TimeoutError:
             return Answer(why=f"no answer in {ASK_TIMEOUT:.0f} s", wrong=True)
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            return Answer(why=f"{type(error).__name__}: {error}")
+            return Answer(why=_line(f"{type(error).__name__}: {error}"))
 
     @property
     def _http(self) -> aiohttp.ClientSession:
@@ -122,4 +122,10 @@ def _error(body: Any) -> str:
     """What vLLM says in its error, on one line."""
     error = body.get("error") if isinstance(body, dict) else None
     message = error.get("message") if isinstance(error, dict) else None
-    return " ".join(str(message or "").split())[:MAX_ERROR]
+    return _line(message) if isinstance(message, str) else ""
+
+
+def _line(text: str) -> str:
+    """What a pod said, as it may be stored and shown: one line, without what steers a terminal or has no UTF-8."""
+    kept = "".join(character if character.isprintable() else " " for character in text[: 4 * MAX_ERROR])
+    return " ".join(kept.split())[:MAX_ERROR]

@@ -10,6 +10,7 @@ from specfleet.judgement.sanity import bad_call, clip, insane, no_object
 
 MAX_TOKENS = 32
 CALL_TOKENS = 64  # a tool call of one argument has about 30 with what frames it
+MAX_TEXT = 4096  # characters of an answer that are kept: a token of the longest vocabularies has 128 or so
 TOOL = "get_weather"
 _TOOLS = [
     {
@@ -69,7 +70,7 @@ class Question:
             if self.kind is Kind.JSON:
                 return no_object(_content(choice), reason)
             return insane(text := _text(choice), reason) or self._unexpected(text)
-        except (AttributeError, IndexError, KeyError, TypeError):
+        except (AttributeError, IndexError, KeyError, TypeError, RecursionError):
             return "not a completion"
 
     def _unexpected(self, text: str) -> str:
@@ -97,18 +98,26 @@ TOOL_QUESTION = Question("What is the weather in Paris? Use the tool.", Kind.TOO
 
 
 def text_of(answer: Mapping[str, Any]) -> str:
-    """The text of an answer without a fault; of a model that thinks its thoughts too."""
-    return _text(answer["choices"][0])
+    """The text of an answer without a fault, cut where so few tokens cannot reach; of a model that thinks its thoughts
+    too."""
+    return _text(answer["choices"][0])[:MAX_TEXT]
 
 
 def _text(choice: Mapping[str, Any]) -> str:
     if "text" in choice:
-        return str(choice["text"])
+        return _string(choice, "text")
     message = choice["message"]
-    thoughts = message.get("reasoning") or message.get("reasoning_content") or ""
-    return f"{thoughts}{message.get('content') or ''}"
+    return (_string(message, "reasoning") or _string(message, "reasoning_content")) + _string(message, "content")
 
 
 def _content(choice: Mapping[str, Any]) -> str:
     """Without thoughts, which need not keep to a format."""
-    return str(choice["text"]) if "text" in choice else str(choice["message"].get("content") or "")
+    return _string(choice, "text") if "text" in choice else _string(choice["message"], "content")
+
+
+def _string(said: Mapping[str, Any], key: str) -> str:
+    """A text of an answer, empty where it is null or absent; raises TypeError for what is no text."""
+    text = said.get(key)
+    if text is not None and not isinstance(text, str):
+        raise TypeError(f"{key} is no text")
+    return text or ""

@@ -30,6 +30,8 @@ def read_evidence(configmap: Mapping[str, Any]) -> Mapping[str, str] | None:
     """The evidence in `configmap`, or None when its checksum is missing or does not hold (edited or cut short)."""
     data = dict(configmap.get("data") or {})
     checksum = data.pop(CHECKSUM, None)
+    if not all(isinstance(item, str) for entry in data.items() for item in entry):
+        return None  # of a file: no API server lets it in
     return data if checksum == _checksum(data) else None
 
 

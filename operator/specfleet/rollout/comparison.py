@@ -5,10 +5,11 @@ It lies next to the evidence, so that a decision can be shown again when its spe
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from specfleet.judgement.judge import Policy
+from specfleet.rollout.stored import count, read
 
 LEFT_OUT = {  # why something is in no block, in the order in which it is told; what is counted, and in words why
     "warm-up": ("scrape", "of pods that warmed up"),
@@ -44,17 +45,15 @@ class Comparison:
         """The inverse of `to_json`; None for anything else. Margins that this version does not know are passed over."""
         try:
             raw = json.loads(text)
-            known = {item.name for item in fields(Policy)}
-            policy = Policy(**{key: _setting(value) for key, value in raw["policy"].items() if key in known})
             stable, canary = (str(uid) for uid in raw["uids"])
             return Comparison(
                 uids=(stable, canary),
                 stable=str(raw["stable"]),
                 canary=str(raw["canary"]),
                 comparable=bool(raw["comparable"]),
-                policy=policy,
-                block_seconds=max(1, int(raw["block_seconds"])),
-                dropped={str(why): int(times) for why, times in raw["dropped"].items()},
+                policy=_policy(raw["policy"]),
+                block_seconds=max(1, count(raw["block_seconds"])),
+                dropped={str(why): count(times) for why, times in raw["dropped"].items()},
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
@@ -67,8 +66,9 @@ def left_out(dropped: Mapping[str, int]) -> str:
     return ", ".join(f"{times} {what}{'' if times == 1 else 's'} {words}" for times, what, words in told)
 
 
-def _setting(value: Any) -> Any:
-    """Of a policy: a number, a yes or no, or none."""
-    if value is not None and not isinstance(value, int | float):
-        raise ValueError("not a setting of a policy")
-    return value
+def _policy(raw: Any) -> Policy:
+    """One by which the judge can judge; ValueError or TypeError otherwise."""
+    policy = read(Policy, raw)
+    if not (0.0 < policy.alpha < 1.0 and policy.min_blocks > 1 and policy.max_blocks):
+        raise ValueError("not a policy")
+    return policy

@@ -35,18 +35,25 @@ def _steady(before: str | None, value: float | None, form: str, near: float) -> 
     """As it was printed before unless it has moved by more than its noise: a fleet at rest writes nothing."""
     if value is None:
         return before
+    printed = _number(before)
+    return before if printed is not None and abs(value - printed) <= near else form.format(value)
+
+
+def _number(text: str | None) -> float | None:
+    """What is printed with its unit; None where that is no number."""
     try:
-        moved = abs(value - float((before or "").rstrip("%ms ")))
+        number = float((text or "").rstrip("%ms "))
     except ValueError:
-        return form.format(value)
-    return before if moved <= near else form.format(value)
+        return None
+    return number if math.isfinite(number) else None
 
 
 def per_token(scene: Scene, revision: Revision, seen: ArmSeen, old: Raw) -> str | None:
     """Mean time per output token of the arm's requests, against the limit where there is one; None while unknown."""
     seconds = time_per_output_token(seen.recent) if seen.revision == revision.name else None
     before = str(old.get("timePerOutputToken", "")) if old.get("revision") == revision.name else ""
-    kept = f"{before.split()[0]} ms" if before else None
+    first = before.partition(" ")[0]
+    kept = None if _number(first) is None else f"{first} ms"
     text = _steady(kept, None if seconds is None else 1000 * seconds, "{:.1f} ms", max(1.0, 100 * (seconds or 0.0)))
     limit = scene.spec.slo.time_per_output_token_ms if scene.spec.slo else None
     if text is None or limit is None:

@@ -6,8 +6,10 @@ dwell and evidence start afresh, while the pods, the promotion numbers and the a
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+from specfleet.rollout.stored import count, read
 
 KEPT_DECISIONS = 10
 
@@ -76,18 +78,11 @@ class Memory:
             raw = json.loads(text)
             rollout, contest = raw["rollout"], raw.get("contest")
             return Memory(
-                rollout=_rollout(rollout) if rollout else None,
-                decisions=tuple(Decision(**item) for item in raw["decisions"]),
+                rollout=None if rollout is None else read(Rollout, rollout),
+                decisions=tuple(read(Decision, item) for item in raw["decisions"]),
                 spec=dict(raw["spec"]),
-                contest=Contest(**contest) if contest else None,
-                base_weight=int(raw.get("base_weight", 1)),
+                contest=None if contest is None else read(Contest, contest),
+                base_weight=count(raw.get("base_weight", 1)),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return Memory()
-
-
-def _rollout(raw: Mapping[str, Any]) -> Rollout:
-    known = {item.name for item in fields(Rollout)}
-    pods = tuple(map(int, raw["pods"])) if raw.get("pods") else None
-    kept = {key: value for key, value in raw.items() if key in known}
-    return Rollout(**{**kept, "uids": tuple(raw["uids"]), "pods": pods})

@@ -10,7 +10,7 @@ from typing import Any
 from specfleet.api import names
 from specfleet.api.conditions import merge
 from specfleet.api.reasons import Reason
-from specfleet.api.status import MAX_SHORT, shortened
+from specfleet.api.status import MAX_SHORT, readable, shortened
 from specfleet.api.validation import findings
 from specfleet.judgement.verdict import Metric, MetricVerdict
 from specfleet.rollout import arms
@@ -49,7 +49,7 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "model": _payload(stable or scene.roles.target).get("model"),
         "ready": f"{sum(item.ready for item in scene.revisions.values())}/{scene.spec.replicas}",
         "gpu": "/".join(scene.spec.accelerator.products)[:MAX_SHORT] or None,
-        "routing": list(_routing(scene)) or None,
+        "routing": [shortened(line) for line in _routing(scene)] or None,
         "url": f"http://{scene.name}.{scene.sdd['metadata']['namespace']}:{names.PORT}",
         "metrics": [metric(item, _left(scene, item), least.get(item.metric)) for item in judged] or None,
         "dropped": left_out(scene.seen.dropped) or None if course.verdict else None,
@@ -74,7 +74,7 @@ def invalid(sdd: Raw, problems: tuple[str, ...], time: str) -> dict[str, Any]:
 def matters(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Whether a status says something new: replicas too, since a scaler reads them. Other counts, wording and measured
     figures move at every look and can wait."""
-    return _news(before) != _news(after)
+    return _news(readable(before)) != _news(after)
 
 
 def _news(status: Mapping[str, Any]) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from specfleet.api import names
 
 Raw = Mapping[str, Any]
+MAX_DIGITS = 9  # of a promotion's number
 QUOTA = "exceeded quota"
 STUCK = ("CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "CreateContainerConfigError")
 
@@ -186,7 +187,7 @@ def _revision(record: Raw, deployment: Raw | None, pods: Iterable[Pod]) -> Revis
         name=record["metadata"]["name"],
         uid=record["metadata"].get("uid", ""),
         number=int(record.get("revision", 0)),
-        promoted=int(number) if number.isdecimal() and number.isascii() else 0,
+        promoted=int(number) if number.isdecimal() and number.isascii() and len(number) <= MAX_DIGITS else 0,
         promoted_at=timestamp(when),
         aborted=notes.get(names.ABORTED, ""),
         answered=_answered(notes.get(names.ACTIONS, "")),

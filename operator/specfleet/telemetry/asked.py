@@ -16,8 +16,8 @@ class Asked:
     in_flight: int = 0
 
     def since(self, before: "Asked") -> "Asked":
-        """What has been asked since `before`."""
-        counts = {item.name: getattr(self, item.name) - getattr(before, item.name) for item in fields(self)}
+        """What has been asked since `before`; nothing of what was forgotten meanwhile, as with a pod out of sight."""
+        counts = {item.name: max(0, getattr(self, item.name) - getattr(before, item.name)) for item in fields(self)}
         return Asked(**{**counts, "in_flight": self.in_flight})
 
     def __add__(self, later: "Asked") -> "Asked":

@@ -250,8 +250,10 @@ def _bound(text: str) -> float:
 
 
 def _kv_cache(family: Family, *factors: str) -> float | None:
-    """Sum over engines of the product of so many labels; None unless all of them say all of it."""
-    texts = [[labels.get(factor, "None") for factor in factors] for labels, _ in family]
-    if not texts or any("None" in engine for engine in texts):
+    """Sum over engines of the product of so many labels; None unless all of them say all of it in numbers: what vLLM
+    writes into this family is the text of its settings, and no counter that could be wrong."""
+    try:
+        engines = [[_number(CACHE_CONFIG, labels.get(factor, "None")) for factor in factors] for labels, _ in family]
+    except MalformedPage:
         return None
-    return math.fsum(math.prod(_number(CACHE_CONFIG, text) for text in engine) for engine in texts)
+    return math.fsum(map(math.prod, engines)) if engines else None

@@ -1,0 +1,54 @@
+"""A status that was stored by another version, or by hand: what has today's shape is read, the rest is unknown."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from corruption import corruptions
+from specfleet.api.status import SpecDecodeDeploymentStatus, readable
+
+STATUS: dict[str, Any] = {
+    "reason": "CanaryAnalysing",
+    "replicas": 4,
+    "conditions": [
+        {"type": "Ready", "status": "True", "reason": "Stable", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+    ],
+    "canary": {
+        "revision": "qwen-1",
+        "replicas": 1,
+        "guards": [{"name": "alive", "state": "passing", "message": "0 restarts"}],
+        "plan": [{"asked": "20%", "canary": 1, "stable": 4, "accelerators": 5, "lends": 0}],
+    },
+}
+
+
+def test_what_has_todays_shape_is_the_same_object() -> None:
+    assert readable(STATUS) is STATUS
+
+
+@pytest.mark.parametrize("nothing", [None, [], "x", 7])
+def test_what_is_no_status_is_an_empty_one(nothing: object) -> None:
+    assert readable(nothing) == {}
+
+
+def test_a_field_of_another_type_is_unknown_and_its_neighbours_stay() -> None:
+    """`guards` was one text once."""
+    canary = {**STATUS["canary"], "guards": "alive, correct", "later": {"new": 1}}
+    assert readable({**STATUS, "canary": canary}) == {
+        **STATUS,
+        "canary": {key: value for key, value in canary.items() if key != "guards"},
+    }
+
+
+def test_an_item_that_lacks_something_goes_whole() -> None:
+    plan = [{"asked": "20%"}, STATUS["canary"]["plan"][0], 7]
+    found = readable({**STATUS, "canary": {**STATUS["canary"], "plan": plan}})
+    assert found["canary"]["plan"] == STATUS["canary"]["plan"]
+
+
+@given(corruptions(STATUS))
+def test_every_status_is_readable_and_then_has_its_shape(status: Any) -> None:
+    found = readable(status)
+    SpecDecodeDeploymentStatus.model_validate(found)
+    assert readable(found) is found
