@@ -36,8 +36,15 @@ def sdd(name: str = "llama", status: Raw | None = None, spec: Raw | None = None,
 
 
 def conditions(ready: str = "True", stalled: str = "False", **more: str) -> list[Raw]:
-    said = [{"type": "Ready", "status": ready}, {"type": "Stalled", "status": stalled}]
-    return [*said, *({"type": type, "status": "True", "message": message} for type, message in more.items())]
+    said = [
+        ("Ready", ready, ""),
+        ("Stalled", stalled, ""),
+        *((type, "True", message) for type, message in more.items()),
+    ]
+    return [
+        {"type": type, "status": status, "reason": "Known", "message": message, "lastTransitionTime": ago(60)}
+        for type, status, message in said
+    ]
 
 
 def arm(revision: str, length: str, replicas: int, ready: int) -> Raw:

@@ -2,11 +2,11 @@
 
 from specfleet.api import names
 from specfleet.cli.case import Case, Stage, case, demands
-from specfleet.cli.evidence import raw
 from specfleet.cli.explain import explained
 from specfleet.cli.orders import Order, Refusal, retry, undo
 from specfleet.cli.record import record
 from specfleet.cli.settle import settling
+from specfleet.rollout.judged import metric
 from story import Story
 
 KINDS = ("ControllerRevision", "Deployment", "Pod")
@@ -46,7 +46,7 @@ async def test_it_judges_as_the_operator_does_and_what_it_asks_for_is_what_moves
         metrics = [{key: value for key, value in item.items() if key != "resolvable"} for item in written]
         if this.verdict and [item.blocks for item in this.verdict.metrics] == [item["blocks"] for item in metrics]:
             judged += 1  # a status may tell of the look before: figures are not rewritten at every one
-            assert [raw(item, this.left(item)) for item in this.verdict.metrics] == metrics
+            assert [metric(item, this.left(item) or None) for item in this.verdict.metrics] == metrics
             assert this.dropped == story.status.get("dropped", "")
         asked = list(demands(this, story.clock.now))
         met = bool(asked) and all(item.met for item in asked)

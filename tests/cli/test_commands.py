@@ -275,7 +275,8 @@ def test_undo_is_patched_for_stable_or_refused(kubectl, scene, run):
 
 def settled(resource, *, reconciling="False", **status):
     """`resource` with a status of its newest generation."""
-    said = [*resource["status"]["conditions"], {"type": "Reconciling", "status": reconciling}]
+    moving = {**resource["status"]["conditions"][0], "type": "Reconciling", "status": reconciling}
+    said = [*resource["status"]["conditions"], moving]
     return {**resource, "status": {**resource["status"], "conditions": said, **status}}
 
 

@@ -19,7 +19,7 @@ from specfleet.judgement.questions import BUILT_IN
 from specfleet.judgement.selfcheck import SelfCheck
 from specfleet.judgement.verdict import Metric
 from specfleet.plan import plan
-from specfleet.resources.evidence import COMPARED, EVIDENCE, evidence_map, read_evidence
+from specfleet.resources.evidence import COMPARISON, EVIDENCE, evidence_map, read_evidence
 from specfleet.rollout.comparison import Comparison
 from specfleet.rollout.scene import ArmSeen, Seen
 from specfleet.rollout.world import revisions
@@ -162,4 +162,4 @@ def test_what_is_compared_can_be_read_or_it_is_nothing(document):
 
 def test_both_parts_of_a_record_are_tried(half_way):
     _, objects, _, _ = half_way
-    assert {EVIDENCE, COMPARED, "memory"} <= read_evidence(objects.evidence).keys()
+    assert {EVIDENCE, COMPARISON, "memory"} <= read_evidence(objects.evidence).keys()
