@@ -5,6 +5,7 @@ from copy import deepcopy
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from specfleet.api.base import Int, Part, atomic_list, map_list, set_list
 
@@ -221,21 +222,30 @@ class SpecDecodeDeploymentStatus(Part):
 
 
 def readable(status: Any) -> Mapping[str, Any]:
-    """A stored status without what has another shape than today's: it may be another version's, or edited by hand.
-    Every reader of one may then rely on its types; a field that is gone is unknown."""
+    """A stored status without what has another type than today's: it may be another version's, or edited by hand.
+    Every reader of one may then rely on types. Fields may be absent, texts longer and words others than are known."""
     if not isinstance(status, Mapping):
         return {}
     kept = status
-    while True:
-        try:
-            SpecDecodeDeploymentStatus.model_validate(kept)
-        except ValidationError as error:
-            kept = deepcopy(kept) if kept is status else kept
-            wrong = {item["loc"][: -1 if item["type"] == "missing" else None] for item in error.errors()}
-            for place in sorted(wrong, key=_order, reverse=True):
-                _drop(kept, place)
-        else:
-            return kept
+    while wrong := {item["loc"] for item in _errors(kept) if not _forgiven(item)}:
+        kept = deepcopy(kept) if kept is status else kept
+        for place in sorted(wrong, key=_order, reverse=True):
+            _drop(kept, place)
+    return kept
+
+
+def _errors(status: Mapping[str, Any]) -> list[ErrorDetails]:
+    try:
+        SpecDecodeDeploymentStatus.model_validate(status)
+    except ValidationError as error:
+        return error.errors()
+    return []
+
+
+def _forgiven(error: ErrorDetails) -> bool:
+    if error["type"] == "literal_error":
+        return isinstance(error["input"], str)
+    return error["type"] in ("missing", "string_too_long", "too_long")
 
 
 def _order(place: tuple[int | str, ...]) -> list[tuple[bool, int | str]]:
