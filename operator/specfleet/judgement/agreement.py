@@ -52,9 +52,10 @@ class Agreement:
 
 def shared(one: str, other: str) -> float:
     """Length of the common prefix over that of the longer text, 0..1; 1 if both are empty."""
-    longest = max(len(one), len(other))
+    if one == other:  # nearly all greedy answers, and every pass asks
+        return 1.0
     same = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    return same / longest if longest else 1.0
+    return same / max(len(one), len(other))
 
 
 def agreement(canary: Mapping[str, Answers], stable: Sequence[Sequence[Answers]]) -> Agreement | None:
