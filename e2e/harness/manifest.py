@@ -1,6 +1,7 @@
 """The SpecDecodeDeployment that scenarios start from: simulated servers that speculate with EAGLE-3."""
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 DRAFTER = "RedHatAI/Qwen3-8B-speculator.eagle3"
@@ -30,7 +31,8 @@ def manifest(
     traffic: Mapping[str, Any] | None = None,
     **rollout: Any,
 ) -> dict[str, Any]:
-    """A fleet of simulated servers, EAGLE-3 with k = 3, one GPU each, that surges one pod; more of its spec."""
+    """A fleet of simulated servers, EAGLE-3 with k = 3, one GPU each, that surges one pod; more of its spec. It is the
+    caller's to change: no two share a part."""
     spec = {
         "replicas": replicas,
         **EAGLE3,
@@ -47,4 +49,4 @@ def manifest(
         },
     }
     kind = {"apiVersion": "specfleet.dev/v1alpha1", "kind": "SpecDecodeDeployment"}
-    return {**kind, "metadata": {"name": name}, "spec": spec}
+    return {**kind, "metadata": {"name": name}, "spec": deepcopy(spec)}
