@@ -10,7 +10,7 @@ import pytest
 from arms import raw_pod
 from harness import vllm_fleet, vllm_host
 from specfleet.controller import vllm
-from specfleet.controller.probes import Probes, mark
+from specfleet.controller.probes import Probes
 from specfleet.controller.vllm import VllmClient
 from specfleet.judgement.agreement import Answers, agreement
 from specfleet.judgement.guards import ProbeFacts
@@ -38,7 +38,7 @@ async def asked(url: str, monkeypatch: pytest.MonkeyPatch, times: int = 1) -> tu
             probes.start("chat", Asking(target, {"model": "tiny"}, questions, judged=True), heard.set)
             async with asyncio.timeout(300):
                 await heard.wait()
-        return probes.facts(2.0)[mark(target)], list(probes.answers().get(mark(target), ()))
+        return probes.facts(2.0)[target.life], list(probes.answers().get(target.life, ()))
 
 
 async def test_speculation_changes_no_greedy_answer_and_every_question_is_understood(

@@ -94,12 +94,12 @@ async def page(session: aiohttp.ClientSession, url: str) -> Sample:
 
 def called(verdicts: list[Verdict], metric: Metric) -> list[Outcome]:
     """What was said of a metric, block by block."""
-    return [each.outcome for verdict in verdicts for each in verdict.metrics if each.metric is metric]
+    return [verdict.of(metric).outcome for verdict in verdicts]
 
 
 def estimate(verdicts: list[Verdict], metric: Metric) -> float:
     """The last estimate of a metric, which there must be."""
-    (found,) = (each for each in verdicts[-1].metrics if each.metric is metric)
+    found = verdicts[-1].of(metric)
     assert found.estimate is not None, found.message
     return found.estimate
 

@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 
 from bench import argo_build, micro, report, rest
 from bench.arena import GPUS, Arena
-from bench.command import completed
 from bench.contenders import SCRAPE_SECONDS, Argo, Contender, Ours
 from bench.report import Section
 from bench.sections import Results, sections
 from bench.trials import collapses, promotion, quiet
+from harness.command import completed
 from harness.stage import Stage
 
 ON_CLUSTER = ("promotion", "collapse", "quiet")

@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 
 from bench import argo_plugin, report
 from bench.arena import Arena
-from bench.command import completed
 from bench.gateway_page import section
 from bench.report import Section
 from bench.routed import CONTENDERS, prepare
 from bench.stories import STORIES, Story, stories
+from harness.command import completed
 from harness.gateway import KINDS
 from harness.gatewaybins import CONTOUR, ENVOY_GATEWAY, ENVOY_VERSION
 from harness.stage import Stage

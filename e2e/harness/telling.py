@@ -1,14 +1,12 @@
 """What the demos share: a story with its checks, and a command that ends by itself and says how it went."""
 
 import argparse
-import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import NoReturn
 
-from harness.errors import HarnessError
+from harness.command import completed
 from harness.fleet import Fleet
 from harness.stage import Stage
 
@@ -34,16 +32,6 @@ class Story:
 
 
 def command(name: str, about: str | None, run: Callable[[], int]) -> NoReturn:
-    """Run a demo as a command: an error is one line, and SIGTERM and Ctrl-C stop everything that it started."""
+    """Run a demo as a command without arguments."""
     argparse.ArgumentParser(description=about).parse_args()
-    signal.signal(signal.SIGTERM, _interrupted)
-    try:
-        sys.exit(run())
-    except HarnessError as error:
-        sys.exit(f"{name}: {error}")
-    except KeyboardInterrupt:
-        sys.exit(f"{name}: interrupted; everything is stopped")
-
-
-def _interrupted(_: int, __: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
+    sys.exit(completed(name, run))

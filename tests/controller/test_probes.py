@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from arms import one_pod
 from corruption import corruptions
 from specfleet.controller import probes
-from specfleet.controller.probes import CHAT, COMPLETIONS, MAX_PROMPT, PROBES_AT_ONCE, Answer, Probes, mark
+from specfleet.controller.probes import CHAT, COMPLETIONS, MAX_PROMPT, PROBES_AT_ONCE, Answer, Probes
 from specfleet.judgement.questions import (
     BUILT_IN,
     CALL_TOKENS,
@@ -63,7 +63,7 @@ class Asker:
         self.probes.start("chat", Asking(pod, payload or {"model": "qwen3"}, questions, judged), self.heard)
         for _ in range(200):
             await asyncio.sleep(0)
-        return self.probes.facts(1000.0).get(mark(pod))
+        return self.probes.facts(1000.0).get(pod.life)
 
     def heard(self):
         self.news += 1
@@ -217,7 +217,7 @@ async def test_an_asking_that_was_not_answered_whole_is_no_answer_and_remembered
     asker = Asker(server(completed("Paris"), answer))
     await asker.ask(*BUILT_IN, judged=False)
     assert asker.probes.answers() == {}
-    assert asker.probes.tried() == {mark(POD): 100.0}
+    assert asker.probes.tried() == {POD.life: 100.0}
 
 
 async def test_the_last_good_answer_stays_while_a_pod_is_asked_again_and_a_bad_one_replaces_it():
@@ -255,10 +255,10 @@ async def test_of_a_pod_that_has_answered_before_only_an_answer_is_wrong_not_its
 async def test_the_first_good_answer_is_settled_by_a_later_scrape_and_the_next_ones_at_once():
     asker = Asker(server())
     await asker.ask(*BUILT_IN)
-    assert [asker.probes.facts(when)[mark(POD)].settled for when in (None, 100.0, 101.0)] == [False, False, True]
+    assert [asker.probes.facts(when)[POD.life].settled for when in (None, 100.0, 101.0)] == [False, False, True]
     asker.now = 400.0
     assert (await asker.ask(*BUILT_IN)).at == 400.0
-    assert asker.probes.facts(399.0)[mark(POD)].settled
+    assert asker.probes.facts(399.0)[POD.life].settled
 
 
 async def test_what_was_asked_is_counted_as_the_pod_counts_it():

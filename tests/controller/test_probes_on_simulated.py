@@ -9,7 +9,7 @@ from arms import raw_pod
 from simserver import SimServer
 from simulated import Page
 from specfleet.controller import vllm
-from specfleet.controller.probes import Probes, mark
+from specfleet.controller.probes import Probes
 from specfleet.controller.vllm import VllmClient
 from specfleet.judgement.agreement import agreement
 from specfleet.judgement.questions import BUILT_IN, JSON_QUESTION, TOOL_QUESTION, Question
@@ -30,7 +30,7 @@ async def asked(server, monkeypatch, *questions, name="a"):
         probes.start("chat", Asking(target, {"model": "target"}, questions, judged=True), heard.set)
         async with asyncio.timeout(30):
             await heard.wait()
-        return probes.facts(2.0)[mark(target)], probes.answers().get(mark(target), ()), probes.asked(target)
+        return probes.facts(2.0)[target.life], probes.answers().get(target.life, ()), probes.asked(target)
 
 
 async def test_a_sane_server_passes_every_question_and_the_ledger_is_what_its_page_says(monkeypatch):

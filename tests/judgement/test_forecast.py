@@ -33,7 +33,7 @@ def evidence(blocks: int, pace: float = 1.0, noise: float = 0.1, every: int = 1)
 
 
 def speed(found: Evidence, policy: Policy = POLICY) -> MetricVerdict:
-    return next(item for item in judge(found, True, policy).metrics if item.metric is Metric.SPEED)
+    return judge(found, True, policy).of(Metric.SPEED)
 
 
 @pytest.mark.parametrize(("pace", "margin", "outcome"), [(1.0, 6, Outcome.NON_INFERIOR), (1.16, 7, Outcome.REGRESSION)])

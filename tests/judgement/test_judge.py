@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specfleet.judgement.judge import Policy, judge, resolvable_margin
-from specfleet.judgement.verdict import Metric, MetricVerdict, Outcome, Verdict
+from specfleet.judgement.verdict import Metric, Outcome, Verdict
 from specfleet.telemetry.counters import Tally
 from specfleet.telemetry.evidence import EMPTY, Block, Evidence, from_json
 
@@ -33,10 +33,6 @@ def evidence(stable: Tally, canary: Tally, blocks: int, pods: int = 4, canaries:
     return total
 
 
-def of(verdict: Verdict, metric: Metric) -> MetricVerdict:
-    return next(each for each in verdict.metrics if each.metric is metric)
-
-
 def outcomes(verdict: Verdict) -> dict[str, str]:
     return {each.metric.value: each.outcome.value for each in verdict.metrics}
 
@@ -51,29 +47,29 @@ def test_no_evidence_is_insufficient_and_says_how_much_is_missing() -> None:
 def test_equal_arms_are_proven_after_enough_blocks_with_their_numbers() -> None:
     verdict = judge(evidence(BUSY, BUSY, 20), True, POLICY)
     assert verdict.proven
-    assert of(verdict, Metric.ACCEPTANCE).message == (
+    assert verdict.of(Metric.ACCEPTANCE).message == (
         "acceptance +0.0 points [-1.6, +2.2] against a margin of 5, 20 blocks"
     )
-    assert of(verdict, Metric.SPEED).message.endswith("against a margin of 5 %, 20 blocks")
+    assert verdict.of(Metric.SPEED).message.endswith("against a margin of 5 %, 20 blocks")
 
 
 @pytest.mark.parametrize("blocks", [1, 7])
 def test_below_the_least_blocks_nothing_is_said(blocks: int) -> None:
     verdict = judge(evidence(BUSY, replace(BUSY, accepted=100), blocks), True, POLICY)
     assert verdict.regression is None
-    assert of(verdict, Metric.ACCEPTANCE).message == f"acceptance: {blocks} of 8 blocks"
+    assert verdict.of(Metric.ACCEPTANCE).message == f"acceptance: {blocks} of 8 blocks"
 
 
 def test_too_few_requests_say_nothing_however_many_blocks() -> None:
     rare = replace(BUSY, finished=1, http_requests=1)
     verdict = judge(evidence(BUSY, rare, 20), True, POLICY)
     assert set(outcomes(verdict).values()) == {"InsufficientData"}
-    assert of(verdict, Metric.SPEED).message == "speed: 20 of 30 requests on canary"
+    assert verdict.of(Metric.SPEED).message == "speed: 20 of 30 requests on canary"
 
 
 def test_a_drop_of_acceptance_is_a_regression_with_its_interval() -> None:
     verdict = judge(evidence(BUSY, replace(BUSY, accepted=BUSY.accepted - 2160), 12, canaries=4), True, POLICY)
-    acceptance = of(verdict, Metric.ACCEPTANCE)
+    acceptance = verdict.of(Metric.ACCEPTANCE)
     assert verdict.regression is not None
     assert acceptance.outcome is Outcome.REGRESSION
     assert acceptance.estimate == pytest.approx(-12)
@@ -85,7 +81,7 @@ def test_a_drop_of_acceptance_is_a_regression_with_its_interval() -> None:
 def test_acceptance_is_no_gate_where_the_arms_draft_differently() -> None:
     shorter = replace(BUSY, draft_tokens=12_000, accepted=9000, decode_seconds=500)
     verdict = judge(evidence(replace(BUSY, accepted=9000), shorter, 20), False, POLICY)
-    assert of(verdict, Metric.ACCEPTANCE).outcome is Outcome.NOT_COMPARABLE
+    assert verdict.of(Metric.ACCEPTANCE).outcome is Outcome.NOT_COMPARABLE
     assert verdict.proven
 
 
@@ -97,22 +93,22 @@ def test_two_arms_without_speculation_are_judged_by_speed_and_errors() -> None:
 
 def test_a_canary_that_should_draft_and_does_not_is_not_proven() -> None:
     verdict = judge(evidence(BUSY, OFF, 20), True, POLICY)
-    assert of(verdict, Metric.ACCEPTANCE).outcome is Outcome.NO_TRAFFIC
-    assert of(verdict, Metric.ACCEPTANCE).message == "acceptance: no drafts on canary in 20 blocks"
+    assert verdict.of(Metric.ACCEPTANCE).outcome is Outcome.NO_TRAFFIC
+    assert verdict.of(Metric.ACCEPTANCE).message == "acceptance: no drafts on canary in 20 blocks"
     assert not verdict.proven
 
 
 def test_speed_compares_tokens_and_not_steps() -> None:
     """Speculation makes steps longer and tokens faster: the time between outputs alone would have the wrong sign."""
     slower_steps = replace(BUSY, decode_seconds=1.5 * OFF.decode_seconds)
-    speed = of(judge(evidence(OFF, slower_steps, 20), False, POLICY), Metric.SPEED)
+    speed = judge(evidence(OFF, slower_steps, 20), False, POLICY).of(Metric.SPEED)
     assert speed.outcome is Outcome.NON_INFERIOR
     assert speed.estimate == pytest.approx(100 * (2.8 / 1.5 - 1), abs=1)
 
 
 def test_speed_is_in_percent_of_stable() -> None:
     slower = replace(BUSY, decode_seconds=BUSY.decode_seconds / 0.8)
-    speed = of(judge(evidence(BUSY, slower, 20), True, POLICY), Metric.SPEED)
+    speed = judge(evidence(BUSY, slower, 20), True, POLICY).of(Metric.SPEED)
     assert (speed.outcome, speed.unit) == (Outcome.REGRESSION, "%")
     assert speed.estimate == pytest.approx(-20, abs=0.2)
 
@@ -130,7 +126,7 @@ def test_blocks_in_which_the_canary_was_idle_are_no_looks() -> None:
     idle = Block({f"s{i}": BUSY for i in range(4)}, {"c0": Tally(seconds=60, speculating=True)})
     for _ in range(20):
         one = one.add(idle)
-    assert of(judge(one, True, POLICY), Metric.SPEED).message == "speed: 1 of 8 blocks"
+    assert judge(one, True, POLICY).of(Metric.SPEED).message == "speed: 1 of 8 blocks"
 
 
 def test_a_canary_that_is_given_less_to_do_is_not_compared_in_speed() -> None:
@@ -139,9 +135,9 @@ def test_a_canary_that_is_given_less_to_do_is_not_compared_in_speed() -> None:
         draft_tokens=3000, accepted=1800, decode_seconds=60,
     )  # fmt: skip
     verdict = judge(evidence(BUSY, spared, 60), True, POLICY)
-    assert of(verdict, Metric.SPEED).outcome is Outcome.INSUFFICIENT_OVERLAP
-    assert of(verdict, Metric.SPEED).message == "speed: mean batch 1.3 on canary, 8.0 on stable"
-    assert of(verdict, Metric.ACCEPTANCE).outcome is Outcome.NON_INFERIOR
+    assert verdict.of(Metric.SPEED).outcome is Outcome.INSUFFICIENT_OVERLAP
+    assert verdict.of(Metric.SPEED).message == "speed: mean batch 1.3 on canary, 8.0 on stable"
+    assert verdict.of(Metric.ACCEPTANCE).outcome is Outcome.NON_INFERIOR
     assert not verdict.proven
 
 
@@ -149,12 +145,12 @@ def test_a_canary_that_is_given_less_to_do_is_not_compared_in_speed() -> None:
 def test_a_batch_that_follows_from_the_canarys_own_speed_is_compared(factor: float, outcome: Outcome) -> None:
     """At the same requests per second a canary that is twice as fast has half as many of them at a time."""
     canary = replace(BUSY, decode_seconds=BUSY.decode_seconds / factor, iterations=BUSY.iterations * factor)
-    assert of(judge(evidence(BUSY, canary, 20), True, POLICY), Metric.SPEED).outcome is outcome
+    assert judge(evidence(BUSY, canary, 20), True, POLICY).of(Metric.SPEED).outcome is outcome
 
 
 def test_more_errors_are_worse_and_say_so() -> None:
     verdict = judge(evidence(BUSY, replace(BUSY, http_errors=6), 20), True, POLICY)
-    errors = of(verdict, Metric.ERRORS)
+    errors = verdict.of(Metric.ERRORS)
     assert errors.outcome is Outcome.REGRESSION
     assert errors.estimate == pytest.approx(-10)
     assert errors.message.startswith("errors -10.0 points [")
@@ -165,8 +161,8 @@ def test_more_errors_are_worse_and_say_so() -> None:
 def test_no_error_in_a_few_requests_proves_little() -> None:
     """60 clean requests leave room for 5 % errors: the interval must not be surer than that for want of variance."""
     few = replace(BUSY, finished=6, http_requests=6)
-    assert of(judge(evidence(few, few, 10), True, POLICY), Metric.ERRORS).outcome is Outcome.INCONCLUSIVE
-    assert of(judge(evidence(few, few, 90), True, POLICY), Metric.ERRORS).outcome is Outcome.NON_INFERIOR
+    assert judge(evidence(few, few, 10), True, POLICY).of(Metric.ERRORS).outcome is Outcome.INCONCLUSIVE
+    assert judge(evidence(few, few, 90), True, POLICY).of(Metric.ERRORS).outcome is Outcome.NON_INFERIOR
 
 
 def test_pods_that_differ_widen_the_interval() -> None:
@@ -175,7 +171,7 @@ def test_pods_that_differ_widen_the_interval() -> None:
         total = EMPTY
         for _ in range(20):
             total = total.add(Block(stable, {"c": BUSY}))
-        acceptance = of(judge(total, True, POLICY), Metric.ACCEPTANCE)
+        acceptance = judge(total, True, POLICY).of(Metric.ACCEPTANCE)
         assert acceptance.upper is not None
         assert acceptance.lower is not None
         return acceptance.upper - acceptance.lower
@@ -188,7 +184,7 @@ def test_a_leaver_that_did_little_does_not_pass_for_a_second_canary_pod() -> Non
     lone = evidence(BUSY, BUSY, 20).add(
         Block({"s0": BUSY}, {"c0": BUSY, "gone": replace(BUSY, draft_tokens=1, accepted=0)})
     )
-    two, one = (of(judge(each, True, POLICY), Metric.ACCEPTANCE).lower for each in (both, lone))
+    two, one = (judge(each, True, POLICY).of(Metric.ACCEPTANCE).lower for each in (both, lone))
     assert two is not None
     assert one is not None
     assert one < two
@@ -240,11 +236,11 @@ def test_an_equal_canary_is_proven_at_the_margin_that_measured_pods_resolve() ->
     """One that is as lucky as its pods: its estimate is 0."""
     total = apart(3, blocks=60)
     margin = resolvable_margin(1, 4, Metric.ACCEPTANCE, total, POLICY)
-    assert of(judge(total, True, replace(POLICY, acceptance_points=margin)), Metric.ACCEPTANCE).outcome is (
+    assert judge(total, True, replace(POLICY, acceptance_points=margin)).of(Metric.ACCEPTANCE).outcome is (
         Outcome.NON_INFERIOR
     )
     shipped = resolvable_margin(1, 4, Metric.ACCEPTANCE)
-    assert of(judge(total, True, replace(POLICY, acceptance_points=shipped)), Metric.ACCEPTANCE).outcome is (
+    assert judge(total, True, replace(POLICY, acceptance_points=shipped)).of(Metric.ACCEPTANCE).outcome is (
         Outcome.INCONCLUSIVE
     )
 
@@ -253,7 +249,7 @@ def test_pods_that_contradict_the_shipped_spread_are_believed_more() -> None:
     """At 1.4 times it the shipped spread counts in full, at 1.6 half: the interval widens by more than the pods do."""
 
     def reach(points: float) -> float:
-        acceptance = of(judge(apart(points, blocks=60), True, POLICY), Metric.ACCEPTANCE)
+        acceptance = judge(apart(points, blocks=60), True, POLICY).of(Metric.ACCEPTANCE)
         assert acceptance.lower is not None
         assert acceptance.estimate is not None
         return acceptance.estimate - acceptance.lower
@@ -271,7 +267,7 @@ def test_how_the_canarys_pods_differ_tells_of_the_fleet_too() -> None:
             shift = points / 100 * BUSY.draft_tokens
             canary = {f"c{sign}": replace(BUSY, accepted=BUSY.accepted + sign * shift) for sign in (-1, 1)}
             total = total.add(Block({"s1": BUSY, "s2": BUSY}, canary))
-        acceptance = of(judge(total, True, POLICY), Metric.ACCEPTANCE)
+        acceptance = judge(total, True, POLICY).of(Metric.ACCEPTANCE)
         assert acceptance.lower is not None
         assert acceptance.estimate == pytest.approx(0.0)
         return -acceptance.lower

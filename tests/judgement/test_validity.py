@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from specfleet.judgement.judge import Policy, judge
-from specfleet.judgement.verdict import Metric, MetricVerdict, Outcome, Verdict
+from specfleet.judgement.verdict import Metric, Outcome, Verdict
 from specfleet.telemetry.counters import COUNTERS, Tally
 from specfleet.telemetry.evidence import EMPTY, Arm, Block, Evidence, from_json
 from specfleet.telemetry.page import parse
@@ -38,10 +38,6 @@ def evidence(
     return so_far
 
 
-def of(verdict: Verdict, metric: Metric) -> MetricVerdict:
-    return next(each for each in verdict.metrics if each.metric is metric)
-
-
 def outcomes(verdict: Verdict) -> dict[str, str]:
     return {each.metric.value: each.outcome.value for each in verdict.metrics}
 
@@ -62,12 +58,12 @@ def phantom(share: float) -> Tally:
 
 def test_phantom_drafts_of_one_arm_make_acceptance_no_comparison_and_leave_speed_alone() -> None:
     verdict = judge(evidence(phantom(0.3), REAL), True, POLICY)
-    acceptance = of(verdict, Metric.ACCEPTANCE)
+    acceptance = verdict.of(Metric.ACCEPTANCE)
     assert (acceptance.outcome, acceptance.estimate) == (Outcome.INSUFFICIENT_OVERLAP, None)
     assert acceptance.message == (
         "acceptance: drafts in 100 % of the steps on canary, 130 % on stable, phantom ones among them"
     )
-    assert of(verdict, Metric.SPEED).outcome is Outcome.NON_INFERIOR
+    assert verdict.of(Metric.SPEED).outcome is Outcome.NON_INFERIOR
     assert not verdict.proven
 
 
@@ -76,13 +72,13 @@ def test_phantom_drafts_of_both_arms_alike_are_no_obstacle() -> None:
 
 
 def test_phantom_drafts_of_the_canary_raise_no_alarm() -> None:
-    assert of(judge(evidence(REAL, phantom(1.0)), True, POLICY), Metric.ACCEPTANCE).outcome is not Outcome.REGRESSION
+    assert judge(evidence(REAL, phantom(1.0)), True, POLICY).of(Metric.ACCEPTANCE).outcome is not Outcome.REGRESSION
 
 
 def test_an_arm_that_drafts_in_fewer_of_its_steps_is_not_compared_in_acceptance() -> None:
     """A schedule's 0 at the other arm's load, or another runner's lookups."""
     half = replace(REAL, drafts=567, draft_tokens=2268, accepted=426, decode_outputs=1134 + 426)
-    acceptance = of(judge(evidence(half, REAL), True, POLICY), Metric.ACCEPTANCE)
+    acceptance = judge(evidence(half, REAL), True, POLICY).of(Metric.ACCEPTANCE)
     assert acceptance.outcome is Outcome.INSUFFICIENT_OVERLAP
     assert acceptance.message == "acceptance: drafts in 100 % of the steps on canary, 36 % on stable"
 
@@ -102,7 +98,7 @@ def scheduled(tokens: float) -> Tally:
 def test_under_a_schedule_acceptance_is_of_the_first_token_which_every_draft_has() -> None:
     pair = evidence(scheduled(3), REAL)
     by_rate, by_first = (
-        of(judge(pair, True, replace(POLICY, scheduled=kind)), Metric.ACCEPTANCE) for kind in (False, True)
+        judge(pair, True, replace(POLICY, scheduled=kind)).of(Metric.ACCEPTANCE) for kind in (False, True)
     )
     assert by_rate.estimate == pytest.approx(100 * (852 / 4536 - 622 / 3402))
     assert by_first.estimate == pytest.approx(0)
@@ -111,7 +107,7 @@ def test_under_a_schedule_acceptance_is_of_the_first_token_which_every_draft_has
 
 
 def test_under_a_schedule_arms_whose_drafts_differ_by_half_are_not_compared() -> None:
-    acceptance = of(judge(evidence(scheduled(2), REAL), True, replace(POLICY, scheduled=True)), Metric.ACCEPTANCE)
+    acceptance = judge(evidence(scheduled(2), REAL), True, replace(POLICY, scheduled=True)).of(Metric.ACCEPTANCE)
     assert acceptance.outcome is Outcome.INSUFFICIENT_OVERLAP
     assert acceptance.message == "acceptance: drafts of 4.0 tokens on canary, 2.0 on stable"
 
@@ -122,7 +118,7 @@ def test_blocks_of_the_former_format_have_no_first_position_and_are_not_read_as_
     bare = replace(
         old, blocks=tuple(replace(b, stable=s, canary=c) for b, (s, c) in zip(old.blocks, stripped, strict=True))
     )
-    acceptance = of(judge(bare, True, replace(POLICY, scheduled=True)), Metric.ACCEPTANCE)
+    acceptance = judge(bare, True, replace(POLICY, scheduled=True)).of(Metric.ACCEPTANCE)
     assert (acceptance.outcome, acceptance.blocks) == (Outcome.INSUFFICIENT_DATA, 0)
 
 
@@ -133,8 +129,8 @@ def test_acceptance_that_the_counters_hide_is_no_gate_and_says_why() -> None:
     """Drafts that were trimmed before verification count as drafted in full (vllm#47808)."""
     trimmed = replace(REAL, draft_tokens=3 * REAL.draft_tokens)
     verdict = judge(evidence(REAL, trimmed), True, replace(POLICY, hidden=True))
-    assert of(verdict, Metric.ACCEPTANCE).outcome is Outcome.NOT_COMPARABLE
-    assert of(verdict, Metric.ACCEPTANCE).message.startswith("acceptance: vLLM counts draft tokens that it does not")
+    assert verdict.of(Metric.ACCEPTANCE).outcome is Outcome.NOT_COMPARABLE
+    assert verdict.of(Metric.ACCEPTANCE).message.startswith("acceptance: vLLM counts draft tokens that it does not")
     assert verdict.proven
 
 
@@ -149,7 +145,7 @@ def test_counters_that_contradict_each_other_hold_what_is_read_from_them(arm: st
     assert outcomes(verdict) == {
         "speed": "Inconsistent", "acceptance": "Inconsistent", "errors": "NonInferior", "ttft": "NonInferior",
     }  # fmt: skip
-    assert of(verdict, Metric.SPEED).message == (
+    assert verdict.of(Metric.SPEED).message == (
         f"speed: outputs, first and accepted tokens on {arm} are +25 % off the generated ones"
     )
     assert not verdict.proven
@@ -163,8 +159,8 @@ def test_an_arm_with_far_longer_prompts_is_not_compared_in_speed() -> None:
     long = replace(REAL, prompt_tokens=3 * REAL.prompt_tokens)
     verdict = judge(evidence(REAL, long), True, TIMED)
     for metric in (Metric.SPEED, Metric.TTFT):
-        assert of(verdict, metric).outcome is Outcome.INSUFFICIENT_OVERLAP
-    assert "0.2 prompt tokens to a generated one on canary, 0.1 on stable" in of(verdict, Metric.SPEED).message
+        assert verdict.of(metric).outcome is Outcome.INSUFFICIENT_OVERLAP
+    assert "0.2 prompt tokens to a generated one on canary, 0.1 on stable" in verdict.of(Metric.SPEED).message
     assert not verdict.proven
 
 
@@ -192,13 +188,14 @@ def test_a_canary_whose_first_tokens_are_late_regresses_and_the_bound_that_was_u
 
 def test_a_limit_that_is_a_bucket_is_named_alone() -> None:
     verdict = judge(evidence(late(1), late(1)), True, replace(POLICY, ttft_limit=1.0))
-    assert "(+ is fewer beyond 1 s) against" in of(verdict, Metric.TTFT).message
+    assert "(+ is fewer beyond 1 s) against" in verdict.of(Metric.TTFT).message
 
 
 @pytest.mark.parametrize(("bound", "timed"), [(None, 0.0), (1.0, 0.0), (2.5, 20.0)])
 def test_first_tokens_that_nobody_timed_within_the_limit_hold(bound: float | None, timed: float) -> None:
     """No histogram; none on one arm; one that was read for a looser limit."""
-    ttft = of(verdict := judge(evidence(late(0, timed), late(0, timed), bound=bound), True, TIMED), Metric.TTFT)
+    verdict = judge(evidence(late(0, timed), late(0, timed), bound=bound), True, TIMED)
+    ttft = verdict.of(Metric.TTFT)
     assert (ttft.outcome, ttft.estimate) == (Outcome.NO_TRAFFIC, None)
     assert not verdict.proven
     assert "ttft: no " in verdict.holding
@@ -206,27 +203,27 @@ def test_first_tokens_that_nobody_timed_within_the_limit_hold(bound: float | Non
 
 def test_a_histogram_on_one_arm_only_is_no_pass() -> None:
     verdict = judge(evidence(late(0), late(0, timed=0)), True, TIMED)
-    assert of(verdict, Metric.TTFT).message == "ttft: no timed first tokens on canary in 20 blocks"
+    assert verdict.of(Metric.TTFT).message == "ttft: no timed first tokens on canary in 20 blocks"
     assert not verdict.proven
 
 
 def test_after_the_limit_has_changed_first_tokens_are_gathered_anew_and_the_rest_goes_on() -> None:
     changed = evidence(late(0), late(0), blocks=3, bound=0.5, so_far=evidence(late(0), late(0)))
     verdict = judge(changed, True, replace(POLICY, ttft_limit=0.5))
-    assert of(verdict, Metric.TTFT).message == "ttft: 3 of 8 blocks"
-    assert of(verdict, Metric.SPEED).blocks == 23
+    assert verdict.of(Metric.TTFT).message == "ttft: 3 of 8 blocks"
+    assert verdict.of(Metric.SPEED).blocks == 23
 
 
 def test_a_canary_that_is_given_less_to_do_is_not_compared_in_first_tokens() -> None:
     spared = replace(REAL, first_tokens=4, iterations=1154, decode_outputs=227, accepted=170, generation_tokens=401)
-    ttft = of(judge(evidence(late(1), spared), True, TIMED), Metric.TTFT)
+    ttft = judge(evidence(late(1), spared), True, TIMED).of(Metric.TTFT)
     assert ttft.outcome is Outcome.INSUFFICIENT_OVERLAP
 
 
 def test_only_metrics_that_can_fail_share_the_false_alarms() -> None:
     """The alarm's bound widens with each metric that may raise it; the proof's does not."""
     pair = evidence(late(1), late(1))
-    alone, beside = (of(judge(pair, True, policy), Metric.SPEED) for policy in (POLICY, TIMED))
+    alone, beside = (judge(pair, True, policy).of(Metric.SPEED) for policy in (POLICY, TIMED))
     assert alone.upper is not None
     assert beside.upper is not None
     assert alone.upper < beside.upper

@@ -64,7 +64,7 @@ def _lines(case: Case) -> Iterator[str]:
         per_step = f", {told['tokensPerStep']} tokens per step" if told.get("tokensPerStep") else ""
         yield f"lately {told['acceptance']} accepted{per_step}; positions are recorded while a canary is compared"
     if case.verdict and case.differs and any(item.startswith("numSpeculativeTokens") for item in case.differs):
-        speed = next(item for item in case.verdict.metrics if item.metric is Metric.SPEED)
+        speed = case.verdict.of(Metric.SPEED)
         yield f"whether the other length pays is what speed says: {speed.message.removeprefix('speed').lstrip(': ')}"
 
 

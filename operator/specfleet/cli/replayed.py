@@ -80,9 +80,9 @@ def _left(replay: Replay, item: MetricVerdict) -> str:
 def _looks(replay: Replay, width: int) -> RenderableType:
     """A line for each look, a column for each metric that was compared at any; as many tables as the width needs."""
     judged = [item.metric for item in replay.looks[-1].verdict.metrics]  # the same at every look
-    told = [name for name in judged if any(_of(look, name).estimate is not None for look in replay.looks)]
-    cells = {name: [_cell(_of(look, name)) for look in replay.looks] for name in told}
-    heads = {name: f"{name}, {_of(replay.looks[-1], name).unit}" for name in told}
+    told = [name for name in judged if any(look.verdict.of(name).estimate is not None for look in replay.looks)]
+    cells = {name: [_cell(look.verdict.of(name)) for look in replay.looks] for name in told}
+    heads = {name: f"{name}, {replay.looks[-1].verdict.of(name).unit}" for name in told}
     sizes = {name: max(len(heads[name]), *(cell.cell_len for cell in cells[name])) + _GAP for name in told}
     legend = f"✔ NonInferior  ✖ Regression  ◌ Inconclusive{f'; {replay.source}' if replay.source else ''}"
     parts: list[RenderableType] = [Text.assemble(("Looks", "bold"), (f"  {legend}", "dim"))]
@@ -108,10 +108,6 @@ def _groups(told: Sequence[Metric], sizes: dict[Metric, int], width: int) -> Ite
         group.append(name)
     if group:
         yield group
-
-
-def _of(look: PastLook, metric: Metric) -> MetricVerdict:
-    return next(item for item in look.verdict.metrics if item.metric is metric)
 
 
 def _cell(item: MetricVerdict) -> Text:

@@ -10,7 +10,7 @@ from specfleet.judgement.agreement import Answers
 from specfleet.judgement.guards import ProbeFacts
 from specfleet.judgement.questions import BUILT_IN, Kind, Question, text_of
 from specfleet.rollout.probing import Asking
-from specfleet.rollout.world import Pod, Raw
+from specfleet.rollout.world import Life, Pod, Raw
 from specfleet.telemetry.asked import NOTHING, Asked
 
 PROBES_AT_ONCE = 64  # pods that are asked at a time; apart from scrapes, since a stuck pod is asked for minutes
@@ -21,8 +21,6 @@ MAX_PROMPT = 1 << 16  # tokens that a server may say a prompt had, with its temp
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 
 log = logging.getLogger(__name__)
-
-Mark = tuple[str, int]  # pod uid, restarts: one life of its container
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,39 +77,39 @@ class Probes:
     clock: Callable[[], float]
     slots: asyncio.Semaphore
     own: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(OF_ONE_SDD))
-    _known: dict[Mark, _Known] = field(default_factory=dict)
+    _known: dict[Life, _Known] = field(default_factory=dict)
 
     def start(self, namespace: str, asking: Asking, done: Callable[[], None]) -> None:
         """Begin to ask a pod, unless it is being asked; `done` is called when it has answered."""
-        known = self._known.setdefault(mark(asking.pod), _Known())
+        known = self._known.setdefault(asking.pod.life, _Known())
         if known.task is None:
             known.task = asyncio.ensure_future(self._run(namespace, asking, known))
             known.task.add_done_callback(lambda task: self._done(known, task, done))
 
-    def facts(self, scraped: float | None) -> dict[Mark, ProbeFacts]:
+    def facts(self, scraped: float | None) -> dict[Life, ProbeFacts]:
         """What each pod's last asking came to. The first good news is settled when a scrape after it, and one before
         the first prompt, tell what was drafted for it: until then nobody knows whether the drafter is any good.
         `scraped` is when pods last were."""
         return {
-            mark: replace(known.facts, settled=known.since is None or (scraped is not None and scraped > known.since))
-            for mark, known in self._known.items()
+            life: replace(known.facts, settled=known.since is None or (scraped is not None and scraped > known.since))
+            for life, known in self._known.items()
             if known.facts
         }
 
-    def answers(self) -> Mapping[Mark, tuple[Answers, ...]]:
+    def answers(self) -> Mapping[Life, tuple[Answers, ...]]:
         """The last askings in which every built-in prompt was answered, the newest last."""
-        return {mark: known.answers for mark, known in self._known.items() if known.answers}
+        return {life: known.answers for life, known in self._known.items() if known.answers}
 
-    def tried(self) -> Mapping[Mark, float]:
+    def tried(self) -> Mapping[Life, float]:
         """When an asking last did not come to that."""
-        return {mark: known.tried for mark, known in self._known.items() if known.tried is not None}
+        return {life: known.tried for life, known in self._known.items() if known.tried is not None}
 
     def asked(self, pod: Pod) -> Asked:
         """All that was asked of a pod in this life."""
-        known = self._known.get(mark(pod))
+        known = self._known.get(pod.life)
         return known.asked if known else NOTHING
 
-    def keep(self, there: Iterable[Mark]) -> None:
+    def keep(self, there: Iterable[Life]) -> None:
         """Forget all other pods."""
         for gone in self._known.keys() - set(there):
             self._cancel(self._known.pop(gone))
@@ -153,11 +151,6 @@ class Probes:
             known.facts = replace(came.facts, at=now)
             if known.since is None and not (came.facts.failed or came.facts.unknown):
                 known.since = now
-
-
-def mark(pod: Pod) -> Mark:
-    """The life that a pod's container is in."""
-    return pod.uid, pod.restarts
 
 
 async def interview(put: Put, asking: Asking, serves: bool = False) -> Interview:

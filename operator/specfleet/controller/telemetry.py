@@ -7,13 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from specfleet.controller.cache import Key
-from specfleet.controller.probes import PROBES_AT_ONCE, Ask, Probes, mark
+from specfleet.controller.probes import PROBES_AT_ONCE, Ask, Probes
 from specfleet.judgement.selfcheck import Checked, SelfChecker
 from specfleet.plan import Plan
 from specfleet.resources.evidence import COMPARISON, EVIDENCE, read_evidence
 from specfleet.rollout.comparison import Comparison
 from specfleet.rollout.scene import ArmSeen, Seen, remembered
-from specfleet.rollout.world import Objects, Pod, Revision, revisions
+from specfleet.rollout.world import Life, Objects, Pod, Revision, revisions
 from specfleet.telemetry.asked import Asked
 from specfleet.telemetry.collector import MAX_WARMUP, Collector
 from specfleet.telemetry.counters import Observation
@@ -52,7 +52,7 @@ class _Watch:
     carrying_since: float | None = None
     idle: dict[str, float] = field(default_factory=dict)
     requested: dict[str, tuple[float, float]] = field(default_factory=dict)  # last when, and how many in all by then
-    looked: frozenset[tuple[str, int]] = frozenset()  # pods of the last tick, with their restarts
+    looked: frozenset[Life] = frozenset()  # whose pages the last tick asked for
     dark_since: dict[Arm, float] = field(default_factory=dict)
     dark_why: dict[Arm, str] = field(default_factory=dict)
 
@@ -130,7 +130,7 @@ class Telemetry:
         watch.interval = planned.next
         watch.carrying_since = (watch.carrying_since or self._clock()) if planned.carrying else None
         for asking in planned.probe:
-            if mark(asking.pod) in watch.looked:
+            if asking.pod.life in watch.looked:
                 watch.probes.start(key.namespace, asking, lambda: self._news(key))
 
     def forget(self, key: Key) -> None:
@@ -162,7 +162,7 @@ class Telemetry:
     async def _tick(self, watch: _Watch, found: dict[str, Revision], now: float) -> None:
         watch.ticked = now
         pods = [pod for revision in found.values() for pod in revision.pods if pod.ready and not pod.going and pod.ip]
-        watch.looked = frozenset(map(mark, pods))
+        watch.looked = frozenset(pod.life for pod in pods)
         pages = await asyncio.gather(*(self._sample(watch, pod) for pod in pods))
         answers = dict(zip((pod.uid for pod in pods), pages, strict=True))
         good = {uid: answer for uid, answer in answers.items() if isinstance(answer, _Page)}
@@ -170,7 +170,7 @@ class Telemetry:
         for arm, name in watch.arms.items():
             mine = [pod for pod in pods if pod.serving and pod in found[name].pods] if name in found else []
             seen[arm] = {
-                pod.name: Observation(mark(pod), good[pod.uid].sample, good[pod.uid].asked)
+                pod.name: Observation(pod.life, good[pod.uid].sample, good[pod.uid].asked)
                 for pod in mine
                 if pod.uid in good
             }
@@ -204,7 +204,7 @@ class _Page:
 
 
 def _forget_pods(watch: _Watch, found: Iterable[Revision]) -> None:
-    there = {mark(pod) for revision in found for pod in revision.pods}
+    there = {pod.life for revision in found for pod in revision.pods}
     uids = {uid for uid, _ in there}
     watch.probes.keep(there)
     watch.idle = {uid: when for uid, when in watch.idle.items() if uid in uids}

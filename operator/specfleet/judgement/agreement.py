@@ -86,12 +86,8 @@ def _pairs(stable: Sequence[Sequence[Answers]]) -> Iterable[tuple[Answers, Answe
 
 def _of(pod: str, mine: Answers, stable: Sequence[Answers]) -> tuple[str, float, int, str, str] | None:
     """A pod's mean agreement with all of stable's, and the prompt on which it is least with one of them."""
-    if not stable:
+    found = [(shared(mine.texts[at], text), at, text) for other in stable for at, text in enumerate(other.texts)]
+    if not found:
         return None
-    worst = min((shared(mine.texts[i], other.texts[i]), i, other.texts[i]) for other in stable for i in _each(mine))
-    agrees = fmean(shared_all(mine, other) for other in stable)
-    return pod, agrees, worst[1], mine.texts[worst[1]], worst[2]
-
-
-def _each(answers: Answers) -> range:
-    return range(len(answers.texts))
+    _, prompt, stable_said = min(found)
+    return pod, fmean(share for share, _, _ in found), prompt, mine.texts[prompt], stable_said

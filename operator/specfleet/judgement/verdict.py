@@ -56,6 +56,10 @@ class Verdict:
 
     metrics: tuple[MetricVerdict, ...]
 
+    def of(self, metric: Metric) -> MetricVerdict:
+        """That of one metric. Raises KeyError if it was not looked at."""
+        return {item.metric: item for item in self.metrics}[metric]
+
     @property
     def regression(self) -> MetricVerdict | None:
         """The metric that regressed, the one furthest below its margin (in margins) if several did."""

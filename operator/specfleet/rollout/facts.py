@@ -139,7 +139,7 @@ def arm_facts(scene: Scene, revision: Revision, seen: ArmSeen) -> ArmFacts:
     if seen.revision != revision.name:
         seen = ArmSeen()  # what was measured was another revision
     pods = tuple(PodFacts(pod.name, pod.ready, pod.restarts, pod.trouble) for pod in revision.pods if not pod.going)
-    answers = [scene.seen.probes.get((pod.uid, pod.restarts), NO_PROBES) for pod in revision.pods if not pod.going]
+    answers = [scene.seen.probes.get(pod.life, NO_PROBES) for pod in revision.pods if not pod.going]
     probe = ProbeFacts(
         passed=sum(item.passed for item in answers),
         failed=sum(item.failed for item in answers),
@@ -176,5 +176,5 @@ def coming_facts(scene: Scene, stable: Revision | None, canary: Revision) -> Arm
 
 def probe_unknown(scene: Scene, revision: Revision) -> str:
     """Why its pods cannot be asked; empty when they can."""
-    answers = [scene.seen.probes.get((pod.uid, pod.restarts)) for pod in revision.pods if pod.taking_traffic]
+    answers = [scene.seen.probes.get(pod.life) for pod in revision.pods if pod.taking_traffic]
     return next((item.message for item in answers if item and item.unknown), "")

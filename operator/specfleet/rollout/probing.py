@@ -65,7 +65,7 @@ def _to_compare(stable: Revision, canary: Revision, undoing: bool) -> bool:
 def _due(scene: Scene, revision: Revision) -> Iterator[Asking]:
     questions = questions_of(scene, revision)
     for pod in _asked_pods(revision):
-        known = scene.seen.probes.get((pod.uid, pod.restarts))
+        known = scene.seen.probes.get(pod.life)
         if known is None or known.asked != questions or scene.now >= _again(known):
             yield Asking(pod, revision.payload, questions, judged=True)
 
@@ -84,8 +84,7 @@ def _compared(scene: Scene) -> Iterator[Asking]:
         return
     pods = list(_asked_pods(stable))[:COMPARED_PODS]
     for pod in pods:
-        mark = (pod.uid, pod.restarts)
-        tried = scene.seen.tried.get(mark)
+        tried = scene.seen.tried.get(pod.life)
         wanting = len(_answers(scene, pod)) < (2 if len(pods) == 1 else 1)
         if wanting and (tried is None or scene.now >= tried + RETRY):
             yield Asking(pod, stable.payload, BUILT_IN, judged=False)
@@ -96,7 +95,7 @@ def _asked_pods(revision: Revision) -> Iterable[Pod]:
 
 
 def _answers(scene: Scene, pod: Pod) -> Sequence[Answers]:
-    return scene.seen.answers.get((pod.uid, pod.restarts), ())
+    return scene.seen.answers.get(pod.life, ())
 
 
 def _is_tool_flag(flag: str) -> bool:

@@ -15,7 +15,7 @@ from specfleet.rollout.memory import Memory
 from specfleet.rollout.roles import Roles, assign
 from specfleet.rollout.routing import Routing, selected, through_route, through_service
 from specfleet.rollout.shape import Bounds
-from specfleet.rollout.world import Objects, Pod, Raw, Revision, revisions
+from specfleet.rollout.world import Life, Objects, Pod, Raw, Revision, revisions
 from specfleet.telemetry.counters import Tally
 from specfleet.telemetry.evidence import EMPTY, Evidence
 from specfleet.telemetry.load import Load, overload
@@ -64,9 +64,9 @@ class Seen:
     evidence_of: tuple[str, str] | None = None
     dropped: Mapping[str, int] = field(default_factory=dict)
     probing: bool = True
-    probes: Mapping[tuple[str, int], ProbeFacts] = field(default_factory=dict)
-    answers: Mapping[tuple[str, int], Sequence[Answers]] = field(default_factory=dict)
-    tried: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    probes: Mapping[Life, ProbeFacts] = field(default_factory=dict)
+    answers: Mapping[Life, Sequence[Answers]] = field(default_factory=dict)
+    tried: Mapping[Life, float] = field(default_factory=dict)
     load: Load | None = None
     check: SelfCheck | None = None
     idle: Mapping[str, float] = field(default_factory=dict)
@@ -133,7 +133,7 @@ class Scene:
         ready = [pod for pod in pods if pod.taking_traffic]
         if not self.seen.probing:
             return len(ready)
-        return sum(_well(self.seen.probes.get((pod.uid, pod.restarts))) for pod in ready)
+        return sum(_well(self.seen.probes.get(pod.life)) for pod in ready)
 
 
 def _well(facts: ProbeFacts | None) -> bool:

@@ -35,6 +35,9 @@ class Objects:
     neighbours: Sequence[Raw] = ()
 
 
+Life = tuple[str, int]  # pod uid, restarts: one life of its vLLM container
+
+
 @dataclass(frozen=True, slots=True)
 class Pod:
     """One vLLM pod. `ended` ones are only a record; `scheduled` is since when it has a node, `loaded` that its startup
@@ -58,6 +61,11 @@ class Pod:
     unschedulable: str
     started: float
     raw: Raw = field(repr=False, compare=False)
+
+    @property
+    def life(self) -> Life:
+        """What its counters and its answers to probes are of: the next container begins with none."""
+        return self.uid, self.restarts
 
     @property
     def taking_traffic(self) -> bool:

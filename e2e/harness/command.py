@@ -1,4 +1,4 @@
-"""How a benchmark runs as a command: where it fails or is interrupted, all is stopped, and a line says why."""
+"""How a demo or a benchmark ends as a command: failed or interrupted, all is stopped, and a line says why."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from harness.errors import HarnessError
 Found = TypeVar("Found")
 
 
-def completed(name: str, measure: Callable[[], Found]) -> Found:
-    """What `measure` returns; the process ends, with a line of its reason, if it cannot."""
+def completed(name: str, run: Callable[[], Found]) -> Found:
+    """What `run` returns; the process ends, with a line of its reason, if it cannot."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupted)
     try:
-        return measure()
+        return run()
     except HarnessError as error:
         sys.exit(f"{name}: {error}")
     except KeyboardInterrupt:
