@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 from specfleet.api.base import Int, Part, atomic_list, map_list, set_list
 
 MAX_TEXT, MAX_SHORT = 1024, 253  # characters
+MAX_PLAIN = 1e9  # larger numbers are printed in powers of ten; no real figure of a fleet is
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
 Short = Annotated[str, Field(max_length=MAX_SHORT)]
 
@@ -17,6 +18,11 @@ Short = Annotated[str, Field(max_length=MAX_SHORT)]
 def shortened(text: str) -> str:
     """As much of a text as a field of type Text has room for."""
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+
+
+def figure(value: float, decimals: int) -> str:
+    """A measured number as text of a few characters: whatever a page claimed, it fits a field of type Short."""
+    return f"{value:.{decimals}f}" if abs(value) < MAX_PLAIN else f"{value:.1e}"
 
 
 class Condition(Part):

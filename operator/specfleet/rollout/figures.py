@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from specfleet.api.status import figure
 from specfleet.judgement.verdict import Metric, Outcome
 from specfleet.rollout.course import Course
 from specfleet.rollout.margins import begun_with, resolvable
@@ -24,19 +25,19 @@ def measured(scene: Scene, old: Mapping[str, Any]) -> dict[str, str | None]:
     per_draft = 0.5 / math.sqrt(tally.drafts) if tally.drafts else 0.0
     length = tally.draft_tokens / tally.drafts if tally.drafts else 0.0
     values = {
-        "acceptance": (None if share is None else 100 * share, "{:.0f}%", max(2.0, NOISE * 100 * per_draft)),
-        "tokensPerStep": (tokens, "{:.1f}", max(0.2, NOISE * length * per_draft)),
-        "stepTime": (None if seconds is None else 1000 * seconds, "{:.0f} ms", max(2.0, 100 * (seconds or 0.0))),
+        "acceptance": (None if share is None else 100 * share, 0, "%", max(2.0, NOISE * 100 * per_draft)),
+        "tokensPerStep": (tokens, 1, "", max(0.2, NOISE * length * per_draft)),
+        "stepTime": (None if seconds is None else 1000 * seconds, 0, " ms", max(2.0, 100 * (seconds or 0.0))),
     }
     return {key: _steady(old.get(key), *value) for key, value in values.items()}
 
 
-def _steady(before: str | None, value: float | None, form: str, near: float) -> str | None:
+def _steady(before: str | None, value: float | None, decimals: int, unit: str, near: float) -> str | None:
     """As it was printed before unless it has moved by more than its noise: a fleet at rest writes nothing."""
     if value is None:
         return before
     printed = _number(before)
-    return before if printed is not None and abs(value - printed) <= near else form.format(value)
+    return before if printed is not None and abs(value - printed) <= near else figure(value, decimals) + unit
 
 
 def _number(text: str | None) -> float | None:
@@ -54,7 +55,7 @@ def per_token(scene: Scene, revision: Revision, seen: ArmSeen, old: Raw) -> str 
     before = str(old.get("timePerOutputToken", "")) if old.get("revision") == revision.name else ""
     first = before.partition(" ")[0]
     kept = None if _number(first) is None else f"{first} ms"
-    text = _steady(kept, None if seconds is None else 1000 * seconds, "{:.1f} ms", max(1.0, 100 * (seconds or 0.0)))
+    text = _steady(kept, None if seconds is None else 1000 * seconds, 1, " ms", max(1.0, 100 * (seconds or 0.0)))
     limit = scene.spec.slo.time_per_output_token_ms if scene.spec.slo else None
     if text is None or limit is None:
         return text

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from specfleet.api.status import figure
 from specfleet.judgement.ratios import RATIOS
 from specfleet.judgement.selfcheck import SelfCheck
 from specfleet.judgement.verdict import MetricVerdict, Outcome
@@ -21,7 +22,7 @@ def metric(item: MetricVerdict, left: str | None = None, resolvable: float | Non
     return {
         "name": str(item.metric),
         "outcome": str(item.outcome),
-        **{key: f"{value:.1f}" for key, value in numbers.items() if value is not None},
+        **{key: figure(value, 1) for key, value in numbers.items() if value is not None},
         "unit": item.unit,
         "blocks": item.blocks,
         **({"timeToDecision": left} if left else {}),
@@ -46,7 +47,7 @@ def self_check(seen: SelfCheck | None, old: Mapping[str, Any], begins: bool) -> 
     rest writes nothing for it."""
     if seen is None or not begins:
         return old.get("selfCheck")
-    spread = ", ".join(f"{name} {value:.1f} {RATIOS[name].unit}" for name, value in seen.spread.items())
+    spread = ", ".join(f"{name} {figure(value, 1)} {RATIOS[name].unit}" for name, value in seen.spread.items())
     return {"comparisons": seen.comparisons, "falseAlarms": seen.false_alarms, "podSpread": spread}
 
 
