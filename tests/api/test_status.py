@@ -53,6 +53,12 @@ def test_an_item_that_is_none_goes_and_the_others_stay() -> None:
     assert found["canary"]["plan"] == STATUS["canary"]["plan"]
 
 
+def test_a_time_that_is_none_is_unknown() -> None:
+    condition = STATUS["conditions"][0]
+    found = readable({**STATUS, "conditions": [{**condition, "lastTransitionTime": "soon"}]})
+    assert found["conditions"] == [{key: value for key, value in condition.items() if key != "lastTransitionTime"}]
+
+
 @given(corruptions(STATUS))
 def test_every_status_is_readable_and_reading_it_again_changes_nothing(status: Any) -> None:
     found = readable(status)

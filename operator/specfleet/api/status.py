@@ -2,17 +2,26 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from specfleet.api.base import Int, Part, atomic_list, map_list, set_list
 
 MAX_TEXT, MAX_SHORT = 1024, 253  # characters
 MAX_PLAIN = 1e9  # larger numbers are printed in powers of ten; no real figure of a fleet is
+
+
+def _time(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
 Short = Annotated[str, Field(max_length=MAX_SHORT)]
+Time = Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"}), AfterValidator(_time)]
 
 
 def shortened(text: str) -> str:
@@ -34,7 +43,7 @@ class Condition(Part):
     """True, False or Unknown."""
     observed_generation: Int | None = None
     """metadata.generation that this was decided for."""
-    last_transition_time: Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})]
+    last_transition_time: Time
     """When status last changed."""
     reason: Annotated[str, Field(max_length=1024)]
     """Why, in one CamelCase word."""
@@ -107,7 +116,7 @@ class StepStatus(Part):
     """What the step asks for."""
     reachable: Short | None = None
     """What the number of pods allows, where that differs."""
-    since: Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})] | None = None
+    since: Time | None = None
     """When this step was reached; absent on the way to it."""
 
 
@@ -152,7 +161,7 @@ class SelfCheckStatus(Part):
 class Decision(Part):
     """One thing that the operator decided, with its reason."""
 
-    time: Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"})]
+    time: Time
     """When."""
     reason: Short
     """What, in one CamelCase word, as in the event."""
