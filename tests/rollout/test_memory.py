@@ -39,6 +39,7 @@ def test_equal_memories_give_equal_text(memory):
         '{"rollout": null, "decisions": [], "spec": {}, "base_weight": Infinity}',
         '{"rollout": null, "decisions": [{"time": 1e300, "reason": "", "message": "", "revision": ""}], "spec": {}}',
         '{"rollout": null, "decisions": [{"time": 1, "reason": [], "message": "", "revision": ""}], "spec": {}}',
+        '{"rollout": null, "decisions": [{"time": 1, "reason": "", "message": "\\ud800", "revision": ""}], "spec": {}}',
         '{"rollout": {"canary": "x", "uids": ["a", "b"], "step": "1"}, "decisions": [], "spec": {}}',
         '{"rollout": {"canary": "x", "uids": ["a", "b"], "step": -1}, "decisions": [], "spec": {}}',
         '{"rollout": {"canary": "x", "uids": ["a", "b"], "reached": NaN}, "decisions": [], "spec": {}}',

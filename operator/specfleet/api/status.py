@@ -1,7 +1,6 @@
 """What the operator reports: every printed value is a string, rewritten only when it moves. Pure."""
 
 from collections.abc import Mapping
-from copy import deepcopy
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -21,7 +20,7 @@ def _time(text: str) -> str:
 
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
 Short = Annotated[str, Field(max_length=MAX_SHORT)]
-Time = Annotated[str, Field(max_length=32, json_schema_extra={"format": "date-time"}), AfterValidator(_time)]
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time", "maxLength": 32}), AfterValidator(_time)]
 
 
 def shortened(text: str) -> str:
@@ -236,17 +235,24 @@ class SpecDecodeDeploymentStatus(Part):
     """Advice: what works but may hurt, such as unpinned weights."""
 
 
-def readable(status: Any) -> Mapping[str, Any]:
+def readable(status: Any) -> dict[str, Any]:
     """A stored status without what has another type than today's: it may be another version's, or edited by hand.
     Every reader of one may then rely on types. Fields may be absent, texts longer and words others than are known."""
     if not isinstance(status, Mapping):
         return {}
-    kept = status
+    kept: dict[str, Any] = _without_empty(status)
     while wrong := {item["loc"] for item in _errors(kept) if not _forgiven(item)}:
-        kept = deepcopy(kept) if kept is status else kept
         for place in sorted(wrong, key=_order, reverse=True):
             _drop(kept, place)
+        kept = _without_empty(kept)
     return kept
+
+
+def _without_empty(value: Any) -> Any:
+    """A copy in which no two places share a list, and what means the same as an absent field is absent."""
+    if isinstance(value, Mapping):
+        return {key: _without_empty(item) for key, item in value.items() if item is not None and item not in ("", [])}
+    return [_without_empty(item) for item in value] if isinstance(value, list) else value
 
 
 def _errors(status: Mapping[str, Any]) -> list[ErrorDetails]:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from specfleet.judgement.judge import Policy
-from specfleet.rollout.stored import count, read
+from specfleet.rollout.stored import count, parsed, read
 
 LEFT_OUT = {  # why something is in no block, in the order in which it is told; what is counted, and in words why
     "warm-up": ("scrape", "of pods that warmed up"),
@@ -44,7 +44,7 @@ class Comparison:
     def from_json(text: str) -> "Comparison | None":
         """The inverse of `to_json`; None for anything else. Margins that this version does not know are passed over."""
         try:
-            raw = json.loads(text)
+            raw = parsed(text)
             stable, canary = (str(uid) for uid in raw["uids"])
             return Comparison(
                 uids=(stable, canary),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from specfleet.rollout.stored import count, read
+from specfleet.rollout.stored import count, parsed, read
 
 KEPT_DECISIONS = 10
 
@@ -75,7 +75,7 @@ class Memory:
     def from_json(text: str) -> "Memory":
         """The inverse of `to_json`; anything unreadable is an empty memory, since losing it is harmless."""
         try:
-            raw = json.loads(text)
+            raw = parsed(text)
             rollout, contest = raw["rollout"], raw.get("contest")
             return Memory(
                 rollout=None if rollout is None else read(Rollout, rollout),

@@ -150,9 +150,9 @@ def _step(scene: Scene, course: Course) -> dict[str, Any] | None:
 def _decision(item: Any) -> dict[str, str]:
     return {
         "time": rfc3339(item.time),
-        "reason": str(item.reason),
+        "reason": str(item.reason)[:MAX_SHORT],
         "message": shortened(item.message),
-        "revision": item.revision,
+        "revision": item.revision[:MAX_SHORT],
     }
 
 

@@ -1,5 +1,6 @@
 """Reads small dataclasses back from JSON, each field by its type: what is stored may be another version's. Pure."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import fields
 from types import NoneType, UnionType
@@ -7,6 +8,15 @@ from typing import Any, TypeVar, get_args, get_origin
 
 T = TypeVar("T")
 MOST = 2e11  # as seconds the year 8307, which can still be written as a date; far beyond any margin or count
+
+
+def parsed(text: str) -> Any:
+    """What the JSON in `text` holds. ValueError (or RecursionError) where it is none, or where a text in it could not
+    be stored again: JSON can write half a surrogate pair, which has no UTF-8."""
+    found = json.loads(text)
+    if "\\u" in text:
+        json.dumps(found, ensure_ascii=False).encode()
+    return found
 
 
 def read(kind: type[T], raw: Any) -> T:

@@ -1,12 +1,12 @@
 """The cluster's objects of one SDD, as the rollout sees them: revisions, their pods, and which is stable. Pure."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from specfleet.api import names
+from specfleet.rollout.stored import parsed
 
 Raw = Mapping[str, Any]
 MAX_DIGITS = 9  # of a promotion's number
@@ -229,7 +229,7 @@ def _scheduled(condition: Raw, metadata: Raw) -> float | None:
 def _answered(text: str) -> dict[str, str]:
     """What became of each action for this revision, by its id."""
     try:
-        answers = json.loads(text or "{}")
+        answers = parsed(text or "{}")
     except (ValueError, RecursionError):
         return {}
     return {str(key): str(value) for key, value in answers.items()} if isinstance(answers, dict) else {}
