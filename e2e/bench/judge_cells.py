@@ -37,6 +37,7 @@ TRIALS = (
     _shape(4, 4, SOME, "pods ±1.8"),
     _shape(4, 4, MUCH, "pods ±3.4"),
     Trial(Cell("drift", drift=0.5), "drift"),
+    Trial(Cell("drift while the canary's share grows", drift=0.5, canary_begins=0.05), "drift × steps"),
     Trial(Cell("ten times the traffic, pods differ by 1.8 points", spread=SOME, load=10), "10 × traffic, ±1.8"),
     _shape(1, 4, SOME, "1 + 4 pods, ±1.8"),
     Trial(Cell("a tenth of the scrapes missing", missing=0.1), "missing scrapes"),

@@ -31,6 +31,7 @@ WORLD = (
     f"*drift* 0.5); pods of one revision differ for good by 0, {SOME} or {MUCH} logit, which is 0, 1.8 or 3.4 points; "
     "*mix changes*: 0.8 logit down at some moment, in both arms",
     "*smaller batches*: a canary pod gets 0.4 of a stable pod's requests, and its steps are 12 % faster for it",
+    "*drift × steps*: the stronger drift, while a canary pod gets a twentieth of its requests for the first hour",
     "shapes are canary + stable pods, 4 + 4 where nothing else is said; acceptance is what is worse in a bad canary, "
     "and its tokens per second follow",
 )

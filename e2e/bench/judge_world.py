@@ -40,6 +40,7 @@ class Cell:
     mix: float = 0.0  # a jump at a random moment, in both arms
     missing: float = 0.0  # share of scrapes without an answer
     canary_load: float = 1.0  # requests of a canary pod over those of a stable one
+    canary_begins: float = 1.0  # the same of the first half of the time, at the same batch: a gateway's first step
 
     @property
     def shape(self) -> str:
@@ -78,7 +79,8 @@ def make(cell: Cell, worse: float, seed: int, ticks: int = TICKS) -> World:
     logit = math.log(RATE / (1 - RATE)) + rng.normal(0, cell.spread, (pods, 1)) + _shared(cell, rng, ticks)
     rates = 1 / (1 + np.exp(-logit)) - np.where(is_canary, worse / 100, 0)[:, None]
     loads = np.where(is_canary, cell.canary_load, 1.0)
-    requests = rng.poisson(REQUESTS * cell.load * loads[:, None], (pods, ticks))
+    early = np.where(is_canary[:, None] & (np.arange(ticks) < ticks // 2), cell.canary_begins, 1.0)
+    requests = rng.poisson(REQUESTS * cell.load * loads[:, None] * early, (pods, ticks))
     accepted = _accepted(rates, requests, rng)
     step = STEP_SECONDS * (1 + STEP_PER_REQUEST * BATCH * loads)
     noise = rng.normal(1, STEP_NOISE, (pods, ticks)) * (1 + 0.1 * _slow(0.3, rng, ticks))

@@ -53,6 +53,26 @@ def test_equal_arms_are_proven_after_enough_blocks_with_their_numbers() -> None:
     assert verdict.of(Metric.SPEED).message.endswith("against a margin of 5 %, 20 blocks")
 
 
+def through_steps(worse: float, minutes: int = 60) -> Evidence:
+    """One canary pod gets a twentieth of the requests for an hour and then half of them, while everybody's acceptance
+    rises from 60 to 75 % and steps take a fifth longer. `worse` are points that the canary's is below stable's."""
+    total = EMPTY
+    for number in range(2 * minutes):
+        late, part = number >= minutes, 0.5 if number >= minutes else 0.05
+        whole = replace(BUSY, decode_seconds=560 * (1.2 if late else 1.0) * (1 + 0.01 * math.sin(2.3 * number)))
+        rate = 0.75 if late else 0.6
+        arms = {"s": (1 - part, rate), "c": (part, rate - worse / 100)}
+        stable, canary = ({f"{arm}1": times(whole, share, accepted)} for arm, (share, accepted) in arms.items())
+        total = total.add(Block(stable, canary))
+    return total
+
+
+def times(tally: Tally, share: float, rate: float) -> Tally:
+    """A share of what it counted, with another acceptance."""
+    numbers = Tally(*(value * share for value in tally.numbers()), speculating=True)
+    return replace(numbers, accepted=numbers.draft_tokens * rate)
+
+
 @pytest.mark.parametrize("blocks", [1, 7])
 def test_below_the_least_blocks_nothing_is_said(blocks: int) -> None:
     verdict = judge(evidence(BUSY, replace(BUSY, accepted=100), blocks), True, POLICY)
@@ -104,6 +124,15 @@ def test_speed_compares_tokens_and_not_steps() -> None:
     speed = judge(evidence(OFF, slower_steps, 20), False, POLICY).of(Metric.SPEED)
     assert speed.outcome is Outcome.NON_INFERIOR
     assert speed.estimate == pytest.approx(100 * (2.8 / 1.5 - 1), abs=1)
+
+
+@pytest.mark.parametrize("worse", [0, 9])
+def test_drift_is_no_difference_while_the_canarys_share_grows(worse: float) -> None:
+    """Pooled hours would make the canary, most of whose requests came late, 8 points better than it is."""
+    verdict = judge(through_steps(worse), True, POLICY)
+    assert verdict.of(Metric.ACCEPTANCE).estimate == pytest.approx(-worse, abs=0.1)
+    slower = -3 * worse / (1 + 3 * 0.7)  # in percent: three draft tokens a step
+    assert verdict.of(Metric.SPEED).estimate == pytest.approx(slower, abs=0.5)
 
 
 def test_speed_is_in_percent_of_stable() -> None:

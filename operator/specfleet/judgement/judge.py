@@ -19,7 +19,7 @@ LUCK = 0.85  # the same of measured pods: a little more, since metrics that do n
 UNCOMPARED = "the arms draft differently, or not at all"
 HIDDEN = "vLLM counts draft tokens that it does not verify, or accepts them by a rule"
 
-Row = tuple[float, float, float, float]  # a block: the ratio's numerator and denominator of the canary, then of stable
+Row = tuple[float, float, float]  # a block: its weight, and by it the ratio of the canary and that of stable
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,8 @@ def resolvable_margin(
     """
     if canary_pods < 1 or stable_pods < 1:
         return math.inf
-    ratio, share = RATIOS[metric], math.sqrt(1 / canary_pods + 1 / stable_pods)
+    ratio = policy.ratio(metric) if policy else RATIOS[metric]
+    share = math.sqrt(1 / canary_pods + 1 / stable_pods)
     if not any(ratio.known(tally) for tally in evidence.pods[Arm.STABLE].values()):
         return (t_quantile(1 - ALPHA, ratio.spread_freedom + stable_pods - 1) + POWER) * ratio.spread * share
     spread = spread_of(ratio, evidence.pods, {arm: pool(evidence.pods[arm]) for arm in Arm})
@@ -160,12 +161,14 @@ def _held(metric: Metric, policy: Policy, blocks: int, outcome: Outcome, why: st
 def _informing(ratio: Ratio, blocks: Sequence[PairedBlock]) -> list[Row]:
     """The blocks in which both arms did something: one of an idle arm would count as a look without a surprise.
 
+    Each weighs D_canary·D_stable ÷ (D_canary + D_stable), in *both* arms (Mantel and Haenszel's weights). An arm's own
+    denominator would make the ratio of the arm whose share grows that of the later hours, and drift a difference.
     By columns, since a thousand deployments are judged each block.
     """
     arms = [[block.canary for block in blocks], [block.stable for block in blocks]]
     columns = [map(read, arm) for arm in arms for read in (ratio.numerator, ratio.denominator, ratio.trials)]
     return [
-        (above_c, below_c, above_s, below_s)
+        (below_c * (part := below_s / (below_c + below_s)), above_c * part, above_s * (1 - part))
         for above_c, below_c, trials_c, above_s, below_s, trials_s in zip(*columns, strict=True)
         if below_c > 0 and trials_c > 0 and below_s > 0 and trials_s > 0
     ]
@@ -228,13 +231,12 @@ def _tightest(policy: Policy, alpha: float) -> float:
 def _effect(ratio: Ratio, rows: list[Row]) -> tuple[float, float]:
     """The difference between the arms in the metric's unit, and the standard deviation of one block's share in it.
 
-    Delta method: a block's influence on a pooled ratio R = ΣA ÷ ΣD is (A − R·D) ÷ mean(D). Taken over both arms of
-    the same block, drift that both see (another prompt mix at another hour) cancels.
+    Delta method: a block's influence on a weighted ratio R = Σw·r ÷ Σw is w·(r − R) ÷ mean(w). Taken over both arms of
+    the same block, at one weight, drift that both see (another prompt mix at another hour) cancels.
     """
-    above_c, below_c, above_s, below_s = map(fmean, zip(*rows, strict=True))
-    canary, stable = above_c / below_c, above_s / below_s
+    weight, above_c, above_s = map(fmean, zip(*rows, strict=True))
+    canary, stable = above_c / weight, above_s / weight
     estimate, by_canary, by_stable = ratio.difference(canary, stable)
-    c, s = by_canary / below_c, by_stable / below_s
     # Influences have mean 0. Squared by hand: `statistics` takes five times as long, to be exact beyond need.
-    squares = [(c * (ac - canary * dc) + s * (as_ - stable * ds)) ** 2 for ac, dc, as_, ds in rows]
-    return estimate, math.sqrt(math.fsum(squares) / (len(rows) - 1))
+    squares = [(by_canary * (c - canary * w) + by_stable * (s - stable * w)) ** 2 for w, c, s in rows]
+    return estimate, math.sqrt(math.fsum(squares) / (len(rows) - 1)) / weight
