@@ -27,7 +27,8 @@ WARM_SECONDS = 3.0
 AT_A_TIME = 2  # requests of each server: clients that wait for their answers give both arms the same batches
 TOKENS = 24
 RUNS = 20
-# Two servers share two cores with everything else that runs there: a speed that differs by a third says nothing.
+# Two servers share two cores with everything else that runs there, which may take most of one's time: its speed really
+# is another then, and nothing is asserted of it.
 POLICY = Policy(speed_percent=50, acceptance_points=3, error_points=5, max_blocks=BLOCKS)
 NOUNS = ("scheduler", "server", "request", "error", "file", "cache", "user", "message", "table", "module", "process")
 PROSE = (
@@ -122,4 +123,5 @@ async def test_the_same_prompts_are_never_a_regression(servers: dict[Arm, str], 
     mix = (*PROSE, *CODE)
     verdicts = await rollout(servers, {Arm.STABLE: mix, Arm.CANARY: mix}, seed)
     estimate(verdicts, Metric.ACCEPTANCE)  # there is one: something was compared
-    assert [each.message for verdict in verdicts if (each := verdict.regression)] == []
+    for metric in (Metric.ACCEPTANCE, Metric.ERRORS):
+        assert Outcome.REGRESSION not in called(verdicts, metric)
