@@ -66,6 +66,26 @@ def test_only_what_the_resource_controls_is_its_own_and_pods_go_by_their_label()
     assert [pod["metadata"]["name"] for pod in objects.pods] == ["pod"]
 
 
+def test_a_pod_that_is_relabelled_belongs_to_whom_it_names_now_and_may_go():
+    cache, other = Cache(), Key("chat", "debug")
+    cache.put(made("Pod", "qwen-a-1", "100", owner=None))
+    moved = made("Pod", "qwen-a-1", "101", owner=None, labels={"specfleet.dev/deployment": "debug"})
+    assert cache.put(moved) == {KEY, other}
+    assert (cache.objects(KEY, "sdd-uid").pods, len(cache.objects(other, "u").pods)) == ((), 1)
+    assert cache.put(made("Pod", "qwen-a-1", "100", owner=None)) == {KEY}  # old news
+    assert cache.objects(KEY, "sdd-uid").pods == ()
+    assert cache.drop("Pod", "chat", "qwen-a-1") == {other}
+
+
+def test_what_a_resource_controls_stays_its_own_under_another_label_and_may_go():
+    cache = Cache()
+    cache.put(made("Deployment", "qwen-a", "100"))
+    cache.put(made("Deployment", "qwen-a", "101", labels={"specfleet.dev/deployment": "debug"}))
+    assert version_of(cache) == "101"
+    assert cache.drop("Deployment", "chat", "qwen-a") == {KEY, Key("chat", "debug")}
+    assert cache.objects(KEY, "sdd-uid").deployments == {}
+
+
 def test_evidence_is_the_one_config_map_of_that_name():
     cache = Cache()
     cache.put(made("ConfigMap", "qwen-other"))

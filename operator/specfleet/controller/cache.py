@@ -51,14 +51,27 @@ class Cache:
         """Take in an object; returns the SDDs that it concerns: `owner`, the one that it names, those that name it."""
         place = _place(raw)
         known = self._objects.get(place)
-        key = owner or key_of(raw)
+        key, left = owner or key_of(raw), set[Key]()
         if known is None or known["metadata"].get("uid") != raw["metadata"].get("uid") or not _older(raw, known):
+            left = self._left(known, key) if known else left
             raw = self._objects[place] = _lean(raw)
             if key is not None and raw["kind"] == SDD.kind:
                 self._sdds[key] = raw
             elif key is not None:
                 self._children.setdefault(key, set()).add(place)
-        return {key} if key else self._users(place)
+        return left | ({key} if key else self._users(place))
+
+    def _left(self, known: Object, key: Key | None) -> set[Key]:
+        """Whom a pod leaves whose label names another SDD from now on: people detach pods so. What an SDD controls stays
+        its own, whatever its labels say."""
+        former = key_of(known)
+        if known["kind"] not in _NOT_OWNED or former is None or former == key:
+            return set()
+        self._children.get(former, set()).discard(_place(known))
+        return {former}
+
+    def _owners(self, place: _Place) -> set[Key]:
+        return {owner for owner, children in self._children.items() if place in children}
 
     def drop(self, kind: str, namespace: str, name: str, uid: str = "") -> set[Key]:
         """Forget an object that is gone; with `uid` only if that is the one known. Returns the SDDs concerned."""
@@ -71,10 +84,9 @@ class Cache:
         if key is not None and kind == SDD.kind:
             del self._sdds[key]
             return {key}
-        # It may have lost our label, or never have had it, as the user's own route.
-        owners = {key} if key else {owner for owner, children in self._children.items() if place in children}
+        owners = self._owners(place)  # its label may name another by now, or none, as the user's own route
         for owner in owners:
-            self._children.get(owner, set()).discard(place)
+            self._children[owner].discard(place)
         return owners | self._users(place)
 
     def _users(self, place: _Place) -> set[Key]:
