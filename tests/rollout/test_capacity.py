@@ -317,3 +317,49 @@ async def test_growing_load_in_the_middle_of_a_step_is_stables_as_the_plan_for_s
     assert (story.revision(2).ready, story.revision(1).ready) == (2, 3)
     assert plan(story)[0] == ("33%", 2, 3, 5, 0)
     golden(story)
+
+
+@pytest.mark.parametrize("unavailable", [0, "10%"])
+async def test_stable_lends_nothing_where_every_pod_is_to_serve(at_rest, unavailable):
+    story = await at_rest(gpus=4, unavailable=0, spec={"rollout": {"maxUnavailable": unavailable}})
+    longer(story)
+    await story.run_until_reason("WaitingForGPUs")
+    await story.run(600)
+    assert story.revision(1).ready == 4
+    assert story.reason == "WaitingForGPUs"
+    started = next(item for item in story.status["decisions"] if item["reason"] == "CanaryStarted")
+    assert "lends" not in started["message"]
+
+
+@pytest.mark.parametrize(("limits", "gpus"), [({"maxSurge": 0, "maxUnavailable": 1}, None), ({}, 2)])
+async def test_scaled_to_one_without_room_for_a_canary_stable_keeps_the_pod(at_rest, limits, gpus):
+    story = await at_rest(gpus=gpus, unavailable=1, spec={"replicas": 2, "rollout": limits})
+    longer(story)
+    await story.run_until(lambda: story.weights.get("v2", 0) > 0)
+    story.edit("replicas -> 1", replicas=1)
+    await story.run_until(lambda: story.weights == {"v1": 100} and story.revision(2).wanted == 0)
+    await story.run(120)
+    assert (story.revision(1).ready, len(story.revision(2).pods)) == (1, 0)
+    assert story.fleet.lost == 0
+
+
+async def test_what_stable_can_carry_is_what_its_own_pods_were_started_with(at_rest):
+    """A canary that takes more requests at a time makes no pod of stable take more."""
+    story = await at_rest(gpus=4, unavailable=1, spec={"engine": {"maxNumSeqs": 30}})
+    await story.run(60)
+    story.edit("maxNumSeqs -> 300", engine={"maxNumSeqs": 300}, speculation={"numSpeculativeTokens": 5})
+    await story.run_until_reason("WaitingForGPUs")
+    await story.run(300)
+    assert "stable cannot lend a pod" in story.status["message"]
+    assert story.revision(1).ready == 4
+
+
+async def test_an_undo_has_the_time_to_start_that_the_revision_was_made_with(at_rest):
+    story = await at_rest(spec={"pod": {"startupSeconds": 3600}})
+    story.edit("a hasty spec", pod={"startupSeconds": 300}, speculation={"numSpeculativeTokens": 5})
+    await promoted(story)
+    story.behave(1, "v1 takes ten minutes to start", start=600.0)
+    action = {"type": "Undo", "revision": story.revision(2).name, "id": "back"}
+    story.edit("Undo v2", rollout={"action": action})
+    await story.run_until(lambda: story.stable.number == 1, seconds=4000)
+    assert story.revision(1).ready == 4

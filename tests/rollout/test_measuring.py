@@ -61,6 +61,16 @@ async def test_time_to_prove_runs_out_though_the_oldest_blocks_are_forgotten(at_
     assert story.revision(2).aborted.startswith("CanaryInconclusive")
 
 
+@pytest.mark.parametrize("pace", [1.0, 1.6])
+async def test_what_is_proven_is_not_asked_again_on_the_way_to_100_percent(at_rest, pace):
+    """Blocks go on to be counted while pods start; evidence and replay end with the proof, and so does the judge."""
+    story = await half_way(at_rest, rollout={"onInconclusive": "Abort", "analysis": {"maxSeconds": 200}})
+    await story.run_until_reason("CanaryPromoting")
+    story.behave(2, "the pods of v2 start late now, and are another speed", start=200.0, pace=pace)
+    await story.run_until(lambda: story.stable.number == 2, seconds=3000)
+    assert story.watchdog.wrongs == []
+
+
 async def test_restarts_of_a_sidecar_are_not_the_engines(at_rest):
     story = await half_way(at_rest)
     for raw in story.fleet.pods(story.revision(2).name):

@@ -34,9 +34,8 @@ def _turn(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Turn:
     shape = _shape(rollout, facts, policy, step)
     if shape is None:
         room = "no room for a canary beside the only pod of stable: allow a surge, or Promote: then"
-        return Turn(
-            rollout, _as_is(facts), False, Note(Reason.WAITING_FOR_PODS, f"{room} {outage(policy.startup_seconds)}")
-        )
+        hold = Note(Reason.WAITING_FOR_PODS, f"{room} {outage(policy.startup_seconds)}")
+        return Turn(rollout, _steady(rollout, facts, policy.bounds), False, hold)
     carry = _may_carry(facts, policy)
     stuck = blocked(rollout, facts, shape)
     if waiting := stuck or _unroutable(facts) or short(rollout, facts, shape):
@@ -63,11 +62,13 @@ def _abort(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Abort 
         if pod.scheduled is not None and not (pod.loaded or pod.going) and now - pod.scheduled > budget:
             return Abort(Reason.PROGRESS_DEADLINE_EXCEEDED, f"{pod.name} not ready after {budget:.0f} s", True)
     step = step_at(policy.steps, rollout)
-    return None if rollout.ordered or step.cohort else _disproved(facts, policy)
+    settled = rollout.ordered or rollout.promoting or step.cohort
+    return None if settled else _disproved(facts, policy)
 
 
 def _disproved(facts: Facts, policy: Policy) -> Abort | None:
-    """What evidence says; not asked where a person, or a failure of what is returned from, has ordered the move."""
+    """What evidence says; not asked where a person, or a failure of what is returned from, has ordered the move, nor
+    once it was proven: what comes after is neither stored nor needed."""
     if regression := facts.verdict.regression:
         return Abort(Reason.CANARY_REGRESSED, regression.message, False)
     inconclusive = facts.blocks >= policy.max_blocks and not facts.verdict.proven

@@ -40,13 +40,19 @@ def by_route(spec: SpecDecodeDeploymentSpec) -> bool:
     return bool(spec.traffic.gateway or spec.traffic.route)
 
 
+def may_borrow(spec: SpecDecodeDeploymentSpec) -> bool:
+    """Whether a pod of stable may go first where no GPU is free: no surge was asked for, nor that every pod serves."""
+    rollout = spec.rollout
+    return rollout.max_surge is None and limit(rollout.max_unavailable, spec.replicas, up=False) != 0
+
+
 def bounds_of(spec: SpecDecodeDeploymentSpec, borrowed: bool) -> Bounds:
     """How many pods a rollout may have. Unless the user says, it surges one pod, or borrows it from stable."""
     replicas, rollout = spec.replicas, spec.rollout
     surge = limit(rollout.max_surge, replicas, up=True)
     unavailable = limit(rollout.max_unavailable, replicas, up=False)
     if surge is None:
-        surge = 0 if borrowed else 1
+        surge = 0 if borrowed and may_borrow(spec) else 1
     if unavailable is None:
         unavailable = 0 if surge else 1
     # More than as many again is of no use to a rollout.
@@ -112,7 +118,7 @@ def _peak(spec: SpecDecodeDeploymentSpec, bounds: Bounds, plan: Sequence[Planned
     said = [f"surge {most - bounds.replicas}"] if most > bounds.replicas else ["no surge"]
     if lends:
         said.append(f"stable lends {lends}")
-    elif spec.rollout.max_surge is None and bounds.replicas > 1:
+    elif may_borrow(spec) and bounds.replicas > 1:
         said.append("or stable lends 1 where none is free")
     return f"at most {most * spec.accelerator.count} {spec.accelerator.resource} ({', '.join(said)})"
 

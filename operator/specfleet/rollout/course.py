@@ -10,7 +10,7 @@ from specfleet.judgement.verdict import Verdict
 from specfleet.resources.devices import told
 from specfleet.rollout import margins, orders
 from specfleet.rollout.canary import advance
-from specfleet.rollout.capacity import in_words, steps_of
+from specfleet.rollout.capacity import in_words, may_borrow, steps_of
 from specfleet.rollout.contest import noticed, stalled
 from specfleet.rollout.facts import arm_facts, canary_facts, cannot_lend, policy, probe_unknown, verdict
 from specfleet.rollout.memory import Decision, Memory, Rollout
@@ -238,4 +238,4 @@ def _must_carry_all(facts: Facts) -> bool:
 
 def _must_borrow(scene: Scene, canary: Revision) -> bool:
     """No limit was set, no GPU is free to surge, and the rest of stable can hold the load of late."""
-    return bool(canary.roomless) and scene.spec.rollout.max_surge is None and not cannot_lend(scene)
+    return bool(canary.roomless) and may_borrow(scene.spec) and not cannot_lend(scene)

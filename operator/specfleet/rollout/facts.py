@@ -7,7 +7,7 @@ from specfleet.judgement.guards import ArmFacts, Fit, PodFacts, ProbeFacts, firs
 from specfleet.judgement.judge import judge
 from specfleet.judgement.verdict import Verdict
 from specfleet.rollout import margins
-from specfleet.rollout.capacity import steps_of
+from specfleet.rollout.capacity import may_borrow, steps_of
 from specfleet.rollout.likeness import drafts_alike, predicted_loss
 from specfleet.rollout.memory import Rollout
 from specfleet.rollout.note import Note
@@ -32,15 +32,15 @@ def verdict(scene: Scene, stable: Revision, canary: Revision, evidence: Evidence
 
 
 def policy(scene: Scene, rollout: Rollout) -> Policy:
-    """What the user asked of the rollout."""
-    wanted = scene.spec.rollout
+    """What the user asked of the rollout. A pod has the time to start that its own revision was made with."""
+    wanted, canary = scene.spec.rollout, scene.roles.canary
     return Policy(
         steps=steps_of(scene.spec),
         bounds=scene.bounds(rollout.borrowed),
         paused=scene.spec.paused,
         max_blocks=margins.max_blocks(scene.spec),
         abort_inconclusive=wanted.on_inconclusive == "Abort",
-        startup_seconds=scene.spec.pod.startup_seconds,
+        startup_seconds=(canary and canary.frozen("startupSeconds")) or scene.spec.pod.startup_seconds,
     )
 
 
@@ -71,7 +71,7 @@ def canary_facts(
         unroutable=unroutable(scene, canary, rollout),
         split=split(scene, canary, rollout, evidence),
         drafts=scene.seen.canary.recent.drafts,
-        cannot_lend="" if rollout.borrowed or scene.spec.rollout.max_surge is not None else cannot_lend(scene),
+        cannot_lend="" if rollout.borrowed or not may_borrow(scene.spec) else cannot_lend(scene),
         in_vain=in_vain(scene),
     )
 

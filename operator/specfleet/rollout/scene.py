@@ -10,7 +10,7 @@ from specfleet.judgement.guards import ProbeFacts
 from specfleet.judgement.selfcheck import SelfCheck
 from specfleet.resources.devices import Devices
 from specfleet.resources.evidence import read_evidence
-from specfleet.rollout.capacity import bounds_of, by_route
+from specfleet.rollout.capacity import bounds_of, by_route, may_borrow
 from specfleet.rollout.memory import Memory
 from specfleet.rollout.roles import Roles, assign
 from specfleet.rollout.routing import Routing, selected, through_route, through_service
@@ -118,15 +118,16 @@ class Scene:
         if self.memory.rollout:
             return self.memory.rollout.borrowed
         stuck = any(revision.roomless for revision in self.revisions.values())
-        return stuck and self.spec.rollout.max_surge is None
+        return stuck and may_borrow(self.spec)
 
     def bounds(self, borrowed: bool) -> Bounds:
         """How many pods a rollout may have."""
         return bounds_of(self.spec, borrowed)
 
     def overload(self, pods: int) -> str:
-        """Why so many pods could not hold the fleet's load of late; empty if they could."""
-        return overload(self.seen.load, pods, self.spec.engine.max_num_seqs)
+        """Why so many pods of stable could not hold the fleet's load of late; empty if they could."""
+        limit = self.roles.stable.frozen("maxNumSeqs") if self.roles.stable else None  # not what is on its way
+        return overload(self.seen.load, pods, limit)
 
     def probed(self, pods: tuple[Pod, ...]) -> int:
         """How many of the ready ones have answered every probe well; all of them where nobody is asked."""

@@ -90,6 +90,11 @@ class Revision:
     deployment: Raw | None = field(repr=False, compare=False)
     pods: tuple[Pod, ...] = ()
 
+    def frozen(self, key: str) -> int | None:
+        """A number of the spec that it was made from; None where that is silent, or the record is not today's."""
+        value = self.payload.get(key)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
     @property
     def wanted(self) -> int:
         """Replicas its Deployment asks for now."""
