@@ -100,3 +100,27 @@ async def test_an_aborted_canary_leaves_the_route_as_git_has_it(by_route, golden
     await story.run_until(lambda: not story.revision(2).alive)
     assert spec(story)["rules"] == [FOREIGN, {**CHAT, "backendRefs": [backend("qwen", 1)]}]
     golden(story)
+
+
+@pytest.mark.parametrize("gone", ["deleted", "torn"])
+async def test_without_its_evidence_our_part_beside_another_backend_stays_as_large(by_route, gone):
+    """What weighs how much is read off the route itself: a divided part has the sum that it has at rest."""
+    shared = {**CHAT, "backendRefs": [backend("llama", 100), backend("qwen", 100), backend("mixtral", 50)]}
+    story = await by_route(shared)
+    story.edit("numSpeculativeTokens 3 -> 5", speculation={"numSpeculativeTokens": 5})
+    await story.run_until(lambda: story.weights.get("v2", 0) > 0)
+    if gone == "deleted":
+        story.kube.remove("ConfigMap", "chat", "qwen-evidence")
+    else:
+        stored = story.kube.find("ConfigMap", "chat", "qwen-evidence")
+        story.kube.put({**stored, "data": {**stored["data"], "memory": "{"}})
+
+    def whole():
+        ours = [item["weight"] for item in spec(story)["rules"][0]["backendRefs"] if item["name"].startswith("qwen")]
+        assert sum(ours) == 100
+        return story.stable.number == 2
+
+    await story.run_until(whole)
+    await story.run_until_reason("Stable")
+    assert spec(story)["rules"][0]["backendRefs"] == shared["backendRefs"]
+    assert story.watchdog.wrongs == []

@@ -62,8 +62,8 @@ class Cache:
         return left | ({key} if key else self._users(place))
 
     def _left(self, known: Object, key: Key | None) -> set[Key]:
-        """Whom a pod leaves whose label names another SDD from now on: people detach pods so. What an SDD controls stays
-        its own, whatever its labels say."""
+        """Whom a pod leaves whose label names another SDD from now on: people detach pods so. What an SDD controls
+        stays its own, whatever its labels say."""
         former = key_of(known)
         if known["kind"] not in _NOT_OWNED or former is None or former == key:
             return set()

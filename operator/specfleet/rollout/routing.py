@@ -59,6 +59,12 @@ class Routing:
         """The weighted rule names this Service, with a weight."""
         return any(backend.name == service and backend.weight for backend in self.backends)
 
+    @property
+    def weight_at_rest(self) -> int:
+        """What our only backend weighs at rest, as far as the rule itself tells: beside somebody else's backends our
+        part keeps its sum while it is divided; alone it is a whole of its own."""
+        return sum(backend.weight for backend in self.backends) if self.foreign and self.backends else 1
+
     def announced(self, base: int) -> bool:
         """What the route says is the announcement of another revision, where `base` is the weight at rest."""
         return [backend.weight for backend in self.backends] == [announcement(base)] and not self.foreign

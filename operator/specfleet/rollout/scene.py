@@ -1,7 +1,7 @@
 """Everything one pass decides from, made once from the raw objects and what was measured. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
@@ -163,4 +163,7 @@ def set_scene(
         routing = through_route(sdd, spec.traffic, objects, found, seen.rival)
     else:
         routing = through_service(sdd["metadata"]["name"], objects, found)
-    return Scene(sdd, spec, written, objects, found, roles, routing, remembered(objects), seen, now)
+    memory = remembered(objects)
+    if not memory.spec:  # nothing is remembered, or it was lost in the middle of a rollout
+        memory = replace(memory, base_weight=routing.weight_at_rest)
+    return Scene(sdd, spec, written, objects, found, roles, routing, memory, seen, now)
