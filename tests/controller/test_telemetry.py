@@ -126,3 +126,30 @@ async def test_pods_that_never_answer_a_probe_take_nothing_from_the_scrapes(monk
     assert len(asked) == 1, "the others wait for their turn"
     assert {pod for when, pod in seen if when > 240} == {raw["metadata"]["name"] for raw in story.fleet.pods()}
     story.telemetry.forget(story.key)
+
+
+async def test_a_clock_that_is_set_back_stops_no_scrape(scrapes):
+    story = await in_canary()
+    seen = scrapes(story)
+    story.telemetry._clock = lambda: story.clock.now - 3600
+    await story.run(20)
+    assert len({when for when, _ in seen}) >= 3
+
+
+async def test_a_fleet_whose_pages_are_slow_leaves_others_their_turn():
+    """Of one fleet only so many pages are fetched at a time: the rest of the slots is everybody else's."""
+    story = await in_canary()
+    now, most = 0, 0
+
+    async def slow(pod):
+        nonlocal now, most
+        now, most = now + 1, max(most, now + 1)
+        await asyncio.sleep(0)
+        now -= 1
+        raise telemetry.Unreachable("too slow")
+
+    story.telemetry._scrape = slow
+    watch = story.telemetry._watches[story.key]
+    (pod, *_) = story.revision(1).pods
+    await asyncio.gather(*(story.telemetry._sample(watch, pod) for _ in range(50)))
+    assert most == telemetry.OF_ONE_SDD

@@ -125,6 +125,21 @@ def test_no_more_keys_run_at_a_time_than_there_are_workers() -> None:
     assert run(story()) == 3
 
 
+def test_what_hangs_and_what_waits_for_it_are_overdue() -> None:
+    async def story() -> list[float]:
+        queue: WorkQueue[str] = WorkQueue(lambda _: asyncio.sleep(1000), workers=1)
+        queue.add("later", 5000)
+        seen = [queue.overdue]
+        for key in ("hangs", "waits"):
+            queue.add(key)
+            await asyncio.sleep(400)
+            seen.append(queue.overdue)
+        await queue.close()
+        return seen
+
+    assert [round(late) for late in run(story())] == [-5000, 400, 800]
+
+
 def test_closing_ends_what_runs_and_starts_nothing_more() -> None:
     async def story() -> tuple[bool, int]:
         cancelled, ran = False, 0

@@ -122,6 +122,12 @@ def test_errors_need_a_share_and_a_number(requests: float, errors: float, fails:
     assert (first_failure(canary, HEALTHY) is not None) == fails
 
 
+def test_a_single_error_on_stable_excuses_no_canary_that_fails_them_all() -> None:
+    canary = replace(HEALTHY, last=Tally(http_requests=12, http_errors=12))
+    assert first_failure(canary, replace(HEALTHY, last=Tally(http_requests=12, http_errors=1))) is not None
+    assert first_failure(canary, replace(HEALTHY, last=Tally(http_requests=12, http_errors=9))) is None
+
+
 def test_before_a_second_scrape_there_are_no_errors_to_see() -> None:
     assert first_failure(replace(HEALTHY, last=None, running=None), HEALTHY) is None
 

@@ -168,6 +168,15 @@ def test_a_slower_pace_of_scraping_soon_becomes_usual() -> None:
     assert fleet.collector.last(Arm.STABLE) is not None
 
 
+def test_looks_that_come_sooner_make_no_gap_of_the_usual_ones() -> None:
+    """A canary whose acceptance falls is looked at a second later, and again where it has fallen further."""
+    fleet, stable, canary = Fleet(), [Pod("s")], [Pod("c")]
+    for seconds in (15, 15, 15, 1, 1, 1, 15):
+        fleet.tick(stable, canary, seconds)
+    assert fleet.collector.dropped.get("gap", 0) == 0
+    assert fleet.collector.recent(Arm.CANARY).drafts == 6 * 50
+
+
 def test_an_open_block_does_not_mix_two_canaries() -> None:
     fleet, stable, old = Fleet(), [Pod("s")], [Pod("old")]
     for _ in range(4):  # 45 of 60 seconds
@@ -218,6 +227,14 @@ def test_a_fall_of_acceptance_shows_between_two_scrapes_and_a_low_one_that_stays
     fleet.tick([Pod("s")], canary)
     assert fleet.collector.fell(Arm.CANARY)
     fleet.tick([Pod("s")], canary)
+    assert not fleet.collector.fell(Arm.CANARY)
+
+
+def test_a_handful_of_drafts_falls_by_chance() -> None:
+    fleet, pod = Fleet(), Pod("c")
+    for share in (0.8, 0.8, 0.2):
+        pod.share = share
+        fleet.tick([Pod("s")], [pod], drafts=40)
     assert not fleet.collector.fell(Arm.CANARY)
 
 

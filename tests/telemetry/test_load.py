@@ -26,6 +26,13 @@ def test_a_tick_in_which_a_pod_does_not_tell_is_no_measurement():
     assert peaks.load is None
 
 
+def test_a_peak_goes_in_time_while_a_pod_is_silent():
+    peaks = Peaks()
+    peaks.add(0.0, [at(4)])
+    peaks.add(WINDOW + 1.0, [])
+    assert peaks.load is None
+
+
 @pytest.mark.parametrize(
     ("load", "pods", "most", "why"),
     [

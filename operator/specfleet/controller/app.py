@@ -6,7 +6,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 
 from specfleet.controller.cache import Cache, Key
@@ -27,13 +27,28 @@ from specfleet.controller.workqueue import WorkQueue
 from specfleet.plan import REST_SECONDS
 from specfleet.rollout.world import Pod
 
-STALLED = 300.0  # seconds that a due key may wait before the process counts as stuck
+STALLED = 300.0  # seconds after it was due in which a pass must be over, or the process counts as stuck
+
+ANSWER_SECONDS = 5.0  # between two tries of the first look
+TOO_MANY_REQUESTS = 429
 
 log = logging.getLogger(__name__)
 
 
 class NewApi(Exception):
     """A kind has appeared that nobody watches: kopf looks for kinds once, at its start."""
+
+
+async def until_answered(look: Callable[[], Awaitable[None]], wait: float = ANSWER_SECONDS) -> None:
+    """Look until the API server has answered; ApiError where waiting mends nothing."""
+    while True:
+        try:
+            return await look()
+        except ApiError as error:
+            if 400 <= error.status < 500 and error.status != TOO_MANY_REQUESTS:
+                raise
+            log.warning("looking again in %.0f s: %s", wait, error)
+            await asyncio.sleep(wait)
 
 
 class App:
@@ -78,10 +93,22 @@ class App:
             return await self._lead()
 
     async def _lead(self) -> int:
-        stop, watching = asyncio.Event(), asyncio.Event()
-        await self._resync()
-        watcher = asyncio.ensure_future(watch(self.cache, self.queue.add, self.settings.namespaces, stop, watching))
         keeper = asyncio.ensure_future(self.lease.keep(self.kube))
+        first = asyncio.ensure_future(until_answered(self._resync))  # takes its time in a large cluster
+        try:
+            await asyncio.wait({keeper, first}, return_when=asyncio.FIRST_COMPLETED)
+            if keeper.done():
+                return 1
+            first.result()
+            return await self._watch(keeper)
+        finally:
+            for task in (keeper, first):
+                task.cancel()
+            await asyncio.gather(keeper, first, return_exceptions=True)
+
+    async def _watch(self, keeper: "asyncio.Future[None]") -> int:
+        stop = asyncio.Event()
+        watcher = asyncio.ensure_future(watch(self.cache, self.queue.add, self.settings.namespaces, stop))
         resyncer = asyncio.ensure_future(self._resync_for_ever())
         done, _ = await asyncio.wait({watcher, keeper, resyncer}, return_when=asyncio.FIRST_COMPLETED)
         stop.set()
@@ -142,7 +169,7 @@ class App:
 
     def _sick(self) -> str:
         late = self.queue.overdue
-        return f"a resource has waited {late:.0f} s for its pass" if late > STALLED else ""
+        return f"a resource's pass was due {late:.0f} s ago and is not over" if late > STALLED else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

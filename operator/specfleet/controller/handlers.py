@@ -46,9 +46,9 @@ def settings() -> kopf.OperatorSettings:
 
 
 async def watch(
-    cache: Cache, enqueue: Callable[[Key], None], namespaces: tuple[str, ...], stop: asyncio.Event, ready: asyncio.Event
+    cache: Cache, enqueue: Callable[[Key], None], namespaces: tuple[str, ...], stop: asyncio.Event
 ) -> None:
-    """Run kopf until `stop`; `ready` is set once every watch is on its way."""
+    """Run kopf until `stop`."""
     await kopf.operator(
         registry=registry(cache, enqueue),
         settings=settings(),
@@ -56,7 +56,6 @@ async def watch(
         clusterwide=not namespaces,
         namespaces=namespaces,
         stop_flag=stop,
-        ready_flag=ready,
     )
 
 

@@ -125,7 +125,7 @@ class Reconciler:
         if before == after:
             return False
         now = self.clock()
-        if not matters(before, after) and now < self.reported.get(key, 0.0) + WORDING_SECONDS:
+        if not matters(before, after) and 0 <= now - self.reported.get(key, 0.0) < WORDING_SECONDS:
             return False
         self.reported[key] = now
         return True

@@ -25,7 +25,7 @@ class Survey:
         """What each node has of a resource; None where that is not known."""
         when, known = self._known.get(resource, (float("-inf"), None))
         lost = known is not None and any(item.lost for item in known.values())
-        if not self._allowed or self._clock() - when < (SOON if lost else VALID):
+        if not self._allowed or 0 <= self._clock() - when < (SOON if lost else VALID):
             return known
         try:
             nodes, pods = await self._kube.everything(NODE), await self._kube.everything(POD)

@@ -22,6 +22,7 @@ from specfleet.telemetry.load import Peaks
 from specfleet.telemetry.page import MalformedPage, Sample, parse
 
 AT_ONCE = 32  # scrapes in flight, over all SDDs
+OF_ONE_SDD = 8  # of those: a fleet whose pages are slow leaves room for the others
 
 
 class Unreachable(Exception):
@@ -37,6 +38,7 @@ class _Watch:
 
     since: float
     probes: Probes
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(OF_ONE_SDD))
     arms: dict[Arm, str] = field(default_factory=dict)
     interval: float = 0.0
     block_seconds: float = 60.0
@@ -87,8 +89,9 @@ class Telemetry:
         found = revisions(objects)
         now = self._clock()
         _forget_pods(watch, found.values())
-        if watch.arms and (watch.ticked is None or now - watch.ticked >= 0.9 * watch.interval):
-            interval = now - (watch.ticked or now)
+        since = None if watch.ticked is None else now - watch.ticked
+        if watch.arms and (since is None or not 0 <= since < 0.9 * watch.interval):  # below 0 where the clock was set
+            interval = max(0.0, since or 0.0)
             await self._tick(watch, found, now)
             if Arm.CANARY not in watch.arms:
                 self._check(key, watch, interval)
@@ -177,8 +180,8 @@ class Telemetry:
             silent = [answer for pod in mine if isinstance(answer := answers[pod.uid], str)]
             _note_darkness(watch, arm, silent, bool(seen[arm]), now)
         _note_requests(watch, good, now)
-        if not watch.dark_why:
-            watch.peaks.add(now, [item.sample for arm in seen.values() for item in arm.values()])
+        told = [] if watch.dark_why else [item.sample for arm in seen.values() for item in arm.values()]
+        watch.peaks.add(now, told)  # nothing where somebody is silent: what is old goes all the same
         _note_block(watch, watch.collector.tick(now, seen), now)
 
     def _check(self, key: Key, watch: _Watch, interval: float) -> None:
@@ -188,7 +191,7 @@ class Telemetry:
             self._checked(key, found)
 
     async def _sample(self, watch: _Watch, pod: Pod) -> "_Page | str":
-        async with self._slots:
+        async with watch.slots, self._slots:
             try:
                 return _Page(parse(await self._scrape(pod)), watch.probes.asked(pod))
             except (Unreachable, MalformedPage) as error:

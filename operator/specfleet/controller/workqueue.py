@@ -58,8 +58,8 @@ class WorkQueue(Generic[K]):
 
     @property
     def overdue(self) -> float:
-        """Seconds that the longest-waiting key is late."""
-        return max((_now() - entry.due for entry in self._entries.values() if not entry.running), default=0.0)
+        """Seconds since the first of those was due that are due or still run; below 0 where none is."""
+        return max((_now() - entry.due for entry in self._entries.values()), default=0.0)
 
     async def close(self) -> None:
         """Start nothing more, and end what runs."""

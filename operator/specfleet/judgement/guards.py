@@ -188,7 +188,7 @@ def _low_acceptance(arm: ArmFacts) -> float | None:
 
 def _erroring(canary: ArmFacts, stable: ArmFacts | None) -> str:
     share = _high_errors(canary)
-    if share is None or canary.last is None or canary.last.http_errors < MIN_ERRORS:
+    if share is None or canary.last is None:
         return ""
     if stable is not None and _high_errors(stable) is not None:
         return ""
@@ -197,8 +197,10 @@ def _erroring(canary: ArmFacts, stable: ArmFacts | None) -> str:
 
 
 def _high_errors(arm: ArmFacts) -> float | None:
-    """Share of errors in the last scrape if it is known and too high; else None."""
-    share = None if arm.last is None else error_share(arm.last)
+    """Share of errors in the last scrape if there are enough to say so and it is too high; else None."""
+    if arm.last is None or arm.last.http_errors < MIN_ERRORS:
+        return None
+    share = error_share(arm.last)
     return share if share is not None and share > MAX_ERROR_SHARE else None
 
 

@@ -4,7 +4,6 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from statistics import median
 
 from specfleet.telemetry.asked import NOTHING, Asked
 from specfleet.telemetry.counters import Observation, Tally, bound_within, difference
@@ -16,9 +15,10 @@ __all__ = ["RECENT_DRAFTS", "Arm", "Collector"]
 
 RECENT_DRAFTS = 200  # a share of 10 % is then known to about ± 2 points, one standard error
 WINDOW_TICKS = 240  # how far back the guards look at most: an hour at 15 s
-USUAL_INTERVALS = 3  # the usual time between ticks is the median of so many, so one gap does not become usual
+USUAL_INTERVALS = 10  # the usual time between ticks is the longest of so many: one may look sooner now and then
 MIN_GAP = 10.0  # seconds
 MAX_WARMUP = 60.0  # seconds after a pod's first answer in which compilers and caches still warm up
+FEW_DRAFTS = 50  # in a scrape: of fewer the acceptance falls by chance
 STEEP = 0.8  # of the acceptance before; noise of 200 drafts is about a tenth of it
 
 
@@ -134,7 +134,8 @@ class Collector:
         before, after = (
             position_acceptance(ticks.get(tick, Tally.zero()), 0) for tick in (self._ticks - 1, self._ticks)
         )
-        return before is not None and after is not None and after < STEEP * before
+        known = all(ticks[tick].drafts >= FEW_DRAFTS for tick in ticks)
+        return known and before is not None and after is not None and after < STEEP * before
 
     def running(self, arm: Arm) -> float | None:
         """Requests running on the arm's pods at the last scrape; None if any pod does not say, or none answered."""
@@ -153,8 +154,9 @@ class Collector:
         """After a gap (the operator was down) forget everything; otherwise the pods that were silent for that long."""
         if self._now is None:
             return
-        limit = max(3 * (median(self._intervals) if self._intervals else self._block_seconds), MIN_GAP)
-        self._intervals.append(now - self._now)
+        limit = max(3 * max(self._intervals, default=self._block_seconds), MIN_GAP)
+        if now > self._now:
+            self._intervals.append(min(now - self._now, limit))  # a gap does not become usual at once
         if not 0 <= now - self._now <= limit:
             self._dropped["gap"] += 1
             self._tracks.clear()

@@ -13,7 +13,7 @@ RUNNING_LIMIT = 0.80  # of maxNumSeqs
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Sums over pods, each at its own peak within the window; `kv` counts a pod's whole cache as 1."""
+    """Sums over pods at one tick, or the peak of each sum within the window; `kv` counts a pod's whole cache as 1."""
 
     running: float
     waiting: float
