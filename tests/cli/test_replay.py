@@ -7,7 +7,7 @@ import pytest
 
 from specfleet.cli.replay import replay
 from specfleet.judgement.judge import Policy, judge
-from specfleet.judgement.verdict import Outcome
+from specfleet.judgement.verdict import Metric, Outcome
 from specfleet.telemetry.counters import Tally
 from specfleet.telemetry.evidence import EMPTY, Block, Evidence
 
@@ -39,6 +39,17 @@ def test_the_last_look_replayed_is_the_judges_own_and_earlier_ones_come_near():
         for now_said, said in zip(look.verdict.metrics, then.metrics, strict=True):
             assert now_said.outcome is said.outcome
             assert now_said.lower == pytest.approx(said.lower, abs=0.05)
+
+
+def test_earlier_looks_under_a_schedule_compare_the_first_position_as_the_judge_did():
+    policy, then, total = replace(POLICY, scheduled=True), {}, EMPTY
+    for number in range(1, 25):
+        wave = 20 * math.sin(2.3 * number)
+        stable = {f"s{each}": replace(BUSY, per_position=(4200.0 + wave + 60 * each,)) for each in range(3)}
+        total = total.add(Block(stable, {"c0": replace(BUSY, per_position=(4200.0,))}))
+        then[number] = judge(total, True, policy).of(Metric.ACCEPTANCE)
+    for look in replay(total, True, policy):
+        assert look.verdict.of(Metric.ACCEPTANCE).lower == pytest.approx(then[look.blocks].lower, abs=0.05)
 
 
 @pytest.mark.parametrize(

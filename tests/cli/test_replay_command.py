@@ -247,8 +247,9 @@ def test_only_files_are_read(run, tmp_path):
     assert "a.prom is no file" in told(run("--pages", tmp_path))
 
 
-def test_a_record_by_margins_of_another_kind_is_judged_by_the_defaults(good, run, tmp_path):
-    policy = {**json.loads(about().to_json())["policy"], "speed_percent": 1e308, "alpha": 2}
+@pytest.mark.parametrize("forged", [{"speed_percent": 1e308, "alpha": 2}, {"alpha": 0.5}])
+def test_a_record_by_margins_of_another_kind_is_judged_by_the_defaults(good, run, tmp_path, forged):
+    policy = {**json.loads(about().to_json())["policy"], **forged}
     record = configmap(evidence_of(good))
     kept = {key: text for key, text in record["data"].items() if key != "checksum"}
     kept["compared"] = json.dumps({**json.loads(about().to_json()), "policy": policy})

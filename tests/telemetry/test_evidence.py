@@ -65,6 +65,15 @@ def test_two_hours_of_a_busy_fleet_fit_into_20_kb() -> None:
     assert 5_000 < len(text) <= 20_000
 
 
+def test_what_is_nearly_nothing_is_nothing() -> None:
+    """A denominator of 1e-300, which no counter makes, would be one whose square nobody can divide by."""
+    text = json.dumps(
+        {**json.loads(EMPTY.to_json()), "blocks": [[[1e-300] * len(BLOCK_FIELDS), [1.0] * len(BLOCK_FIELDS)]]}
+    )
+    (block,) = from_json(text).blocks
+    assert set(block.stable.numbers()) == {0.0}
+
+
 def test_blocks_pool_pods_and_pods_sum_over_blocks() -> None:
     first = Block({"a": busy(100), "b": busy(200)}, {"c": busy(50)})
     second = Block({"a": busy(10)}, {"c": busy(5)})

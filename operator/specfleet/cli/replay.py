@@ -61,4 +61,5 @@ def _share(gone: float, whole: float) -> float:
 
 def _scaled(tally: Tally, shares: Mapping[str, float]) -> Tally:
     numbers = [getattr(tally, name) * share for name, share in shares.items()]
-    return Tally(*numbers, per_position=tally.per_position, speculating=tally.speculating)
+    positions = tuple(accepted * shares["drafts"] for accepted in tally.per_position)
+    return Tally(*numbers, per_position=positions, speculating=tally.speculating)

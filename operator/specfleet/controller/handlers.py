@@ -45,9 +45,7 @@ def settings() -> kopf.OperatorSettings:
     return chosen
 
 
-async def watch(
-    cache: Cache, enqueue: Callable[[Key], None], namespaces: tuple[str, ...], stop: asyncio.Event
-) -> None:
+async def watch(cache: Cache, enqueue: Callable[[Key], None], namespaces: tuple[str, ...], stop: asyncio.Event) -> None:
     """Run kopf until `stop`."""
     await kopf.operator(
         registry=registry(cache, enqueue),

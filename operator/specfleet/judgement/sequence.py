@@ -4,6 +4,7 @@ import math
 from functools import lru_cache
 from itertools import count
 
+MOST_ALPHA = 0.3  # beyond it no sequence is tightest anywhere
 _TINY = 1e-300
 _PRECISION = 1e-12
 
@@ -20,7 +21,7 @@ def half_width(sigma: float, blocks: int, rho2: float, alpha: float) -> float:
 
 
 def tuned_rho2(alpha: float, blocks: float) -> float:
-    """The `rho2` for which `half_width` is about smallest after `blocks` values; alpha < 0.3. Source: as half_width."""
+    """The `rho2` for which `half_width` is about smallest after `blocks` values; alpha < MOST_ALPHA. Source: there."""
     tail = -2 * math.log(2 * alpha)
     return (tail + math.log(tail) + 1) / blocks
 

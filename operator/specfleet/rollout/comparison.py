@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from specfleet.judgement.judge import Policy
+from specfleet.judgement.sequence import MOST_ALPHA
 from specfleet.rollout.stored import count, parsed, read
 
 LEFT_OUT = {  # why something is in no block, in the order in which it is told; what is counted, and in words why
@@ -69,6 +70,6 @@ def left_out(dropped: Mapping[str, int]) -> str:
 def _policy(raw: Any) -> Policy:
     """One by which the judge can judge; ValueError or TypeError otherwise."""
     policy = read(Policy, raw)
-    if not (0.0 < policy.alpha < 1.0 and policy.min_blocks > 1 and policy.max_blocks):
+    if not (0.0 < policy.alpha < MOST_ALPHA and policy.min_blocks > 1 and policy.max_blocks):
         raise ValueError("not a policy")
     return policy

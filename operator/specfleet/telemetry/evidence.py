@@ -221,7 +221,7 @@ def _number(value: object) -> float:
         raise ValueError("not a number")
     if not 0 <= value <= MAX_NUMBER:  # NaN fails too
         raise ValueError("not a number that a sum of counters can have")
-    return float(value)
+    return round(float(value), DECIMALS)  # as `add` does: what is nearly nothing is a denominator of nobody
 
 
 def _array(value: object) -> list[object]:
