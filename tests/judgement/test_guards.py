@@ -14,14 +14,14 @@ HEALTHY = ArmFacts(
     last=Tally(http_requests=100, http_errors=0),
     running=3,
     probe=ProbeFacts(passed=2, failed=0, unknown=0, message=""),
-    stalled_scrapes=0,
+    stalled_seconds=0.0,
 )
 CRASHED = replace(HEALTHY, pods=(POD, replace(POD, ready=False, restarts=1, trouble="CrashLoopBackOff: exit code 1")))
 WRONG = replace(HEALTHY, probe=ProbeFacts(1, 1, 0, 'asked "2+2=", got "!!!!"'))
 DEAF = replace(HEALTHY, recent=replace(HEALTHY.recent, per_position=(39.0, 0.0, 0.0)))
 ERRING = replace(HEALTHY, last=Tally(http_requests=80, http_errors=6))
 CRAMPED = replace(HEALTHY, fit=Fit(canary=149_760, stable=174_720, predicted=3))
-STUCK = replace(HEALTHY, stalled_scrapes=2)
+STUCK = replace(HEALTHY, stalled_seconds=30.0)
 
 
 def test_a_healthy_canary_fails_nothing() -> None:
@@ -55,7 +55,7 @@ def test_a_healthy_canary_fails_nothing() -> None:
             True,
             "6 of 80 requests in the last scrape answered 5xx: 7.5 %, above 5 %",
         ),
-        (STUCK, Guard.PROGRESS, "CanaryStuck", True, "no engine step in 2 scrapes with 3 requests running"),
+        (STUCK, Guard.PROGRESS, "CanaryStuck", True, "no engine step for 30 s with 3 requests running"),
     ],
 )
 def test_each_guard_says_what_it_saw(canary: ArmFacts, guard: Guard, reason: str, hard: bool, message: str) -> None:
@@ -65,9 +65,9 @@ def test_each_guard_says_what_it_saw(canary: ArmFacts, guard: Guard, reason: str
 
 
 def test_the_first_guard_in_order_is_the_one_named() -> None:
-    everything = ArmFacts(CRASHED.pods, DEAF.recent, ERRING.last, 3, WRONG.probe, 5, CRAMPED.fit)
+    everything = ArmFacts(CRASHED.pods, DEAF.recent, ERRING.last, 3, WRONG.probe, 60.0, CRAMPED.fit)
     seen = []
-    for healed in ("pods", "probe", "fit", "recent", "last", "stalled_scrapes"):
+    for healed in ("pods", "probe", "fit", "recent", "last", "stalled_seconds"):
         failure = first_failure(everything, HEALTHY)
         assert failure is not None
         seen.append(failure.guard)

@@ -17,7 +17,7 @@ HEALTHY = ArmFacts(
     last=Tally(http_requests=100),
     running=3,
     probe=ProbeFacts(9, 0, 0, ""),
-    stalled_scrapes=0,
+    stalled_seconds=0.0,
     agreement=AGREES,
     fit=Fit(9700, 10_000, 0),
 )

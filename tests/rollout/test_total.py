@@ -116,7 +116,7 @@ def test_whatever_was_measured(half_way, data):
         recent=tallies,
         last=st.none() | tallies,
         running=st.none() | numbers,
-        stalled=counts,
+        stalled=st.floats(0, 1e10),
         fell=st.booleans(),
         kv_tokens=st.none() | numbers,
         unreachable=words,

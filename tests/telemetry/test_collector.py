@@ -248,14 +248,14 @@ def test_gauges_are_sums_of_the_last_scrape_and_unknown_if_a_pod_does_not_say() 
     assert fleet.collector.running(Arm.STABLE) is None
 
 
-def test_stalled_scrapes_counts_the_worst_pods_row_and_ends_with_a_step() -> None:
+def test_a_stall_is_timed_from_the_scrape_that_saw_it_and_ends_with_a_step() -> None:
     fleet, pods = Fleet(), [Pod("s1"), Pod("s2")]
     fleet.tick(pods, [])
-    for expected in (1, 2, 3):
+    for expected in (0, 15, 30):
         fleet.tick(pods, [], drafts=0, steps=0)
-        assert fleet.collector.stalled_scrapes(Arm.STABLE) == expected
+        assert fleet.collector.stalled_seconds(Arm.STABLE) == expected
     fleet.tick(pods, [])
-    assert fleet.collector.stalled_scrapes(Arm.STABLE) == 0
+    assert fleet.collector.stalled_seconds(Arm.STABLE) == 0
 
 
 def test_an_idle_engine_or_one_that_does_not_say_is_not_stalled() -> None:
@@ -264,7 +264,7 @@ def test_an_idle_engine_or_one_that_does_not_say_is_not_stalled() -> None:
     fleet = Fleet()
     for _ in range(3):
         fleet.tick([idle, silent], [], drafts=0, steps=0)
-    assert fleet.collector.stalled_scrapes(Arm.STABLE) == 0
+    assert fleet.collector.stalled_seconds(Arm.STABLE) == 0
 
 
 def test_a_family_that_vanishes_is_a_restart_and_not_a_zero() -> None:

@@ -257,7 +257,7 @@ def _arm_seen(watch: _Watch, arm: Arm, now: float) -> ArmSeen:
         recent=collector.recent(arm),
         last=collector.last(arm),
         running=collector.running(arm),
-        stalled=collector.stalled_scrapes(arm),
+        stalled=collector.stalled_seconds(arm),
         fell=collector.fell(arm),
         kv_tokens=collector.kv_tokens(arm),
         unreachable=watch.dark_why.get(arm, ""),

@@ -16,7 +16,7 @@ MIN_ACCEPTANCE = 0.10  # of the first drafted token: below that a drafter is bro
 MAX_ERROR_SHARE = 0.05
 MIN_ERRORS = 5
 MAX_UNPREDICTED = 5.0  # percent of stable's KV cache, beyond what was predicted
-MAX_STALLED_SCRAPES = 1  # a request that has just arrived may not have had its first step
+STUCK_SECONDS = 30.0  # without an engine step; a long prompt that is alone takes some, and has no output meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class ArmFacts:
-    """All that the guards know of one arm; `recent`, `last`, `running` and `stalled_scrapes` are the Collector's.
+    """All that the guards know of one arm; `recent`, `last`, `running` and `stalled_seconds` are the Collector's.
 
     The rest is only a canary's: `fit`, which is no fault of one that is `serving` somebody already; `agreement` with
     stable's greedy answers, None where it is unknown or not to be expected; and how many ready pods are `unasked`,
@@ -81,7 +81,7 @@ class ArmFacts:
     last: Tally | None
     running: float | None
     probe: ProbeFacts
-    stalled_scrapes: int
+    stalled_seconds: float
     fit: Fit | None = None
     serving: bool = False
     agreement: Agreement | None = None
@@ -205,10 +205,10 @@ def _high_errors(arm: ArmFacts) -> float | None:
 
 
 def _stuck(canary: ArmFacts, _: ArmFacts | None) -> str:
-    if canary.stalled_scrapes <= MAX_STALLED_SCRAPES:
+    if canary.stalled_seconds < STUCK_SECONDS:
         return ""
     running = "requests" if canary.running is None else f"{canary.running:.0f} requests"
-    return f"no engine step in {canary.stalled_scrapes} scrapes with {running} running"
+    return f"no engine step for {canary.stalled_seconds:.0f} s with {running} running"
 
 
 _CHECKS: dict[Guard, Callable[[ArmFacts, ArmFacts | None], str]] = {

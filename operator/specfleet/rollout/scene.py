@@ -34,7 +34,7 @@ class ArmSeen:
     recent: Tally = field(default_factory=Tally.zero)
     last: Tally | None = None
     running: float | None = None
-    stalled: int = 0
+    stalled: float = 0.0  # seconds
     fell: bool = False
     kv_tokens: float | None = None
     unreachable: str = ""

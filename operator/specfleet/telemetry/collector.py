@@ -32,7 +32,7 @@ class _Track:
     delta: Tally | None = None  # between the last two ticks
     counts: bool = False  # the delta lies wholly after warm-up
     asked: Asked = NOTHING  # by the operator, between the last two ticks
-    stalled: int = 0
+    stalled_since: float | None = None  # the first scrape since which requests run and the engine has made no step
     window: deque[tuple[int, Tally]] = field(default_factory=lambda: deque(maxlen=WINDOW_TICKS))  # (tick, delta)
 
 
@@ -146,9 +146,11 @@ class Collector:
         known = [track.observation.sample.kv_tokens for track in self._current(arm).values()]
         return None if None in known else min((value for value in known if value is not None), default=None)
 
-    def stalled_scrapes(self, arm: Arm) -> int:
-        """The longest row of scrapes up to now in which a pod ran requests and its engine made no step."""
-        return max((track.stalled for track in self._current(arm).values()), default=0)
+    def stalled_seconds(self, arm: Arm) -> float:
+        """For how long a pod has been seen to run requests while its engine made no step, the longest of the arm's. The
+        interval before it was first seen does not count: a request that has just arrived has yet to have a step."""
+        since = [track.stalled_since for track in self._current(arm).values() if track.stalled_since is not None]
+        return max((self._now or 0.0) - min(since), 0.0) if since else 0.0
 
     def _forget(self, now: float) -> None:
         """After a gap (the operator was down) forget everything; otherwise the pods that were silent for that long."""
@@ -176,7 +178,8 @@ class Collector:
         self._dropped["warm-up"] += not warm
         track.counts = successive and warm
         track.delta = delta
-        track.stalled = track.stalled + 1 if _stalled(observation, delta) else 0
+        since = now if track.stalled_since is None else track.stalled_since
+        track.stalled_since = since if _stalled(observation, delta) else None
         track.window.append((self._ticks, delta))
         track.asked = observation.asked.since(track.observation.asked)
         track.observation, track.seen = observation, now
