@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specfleet.telemetry.page import MAX_LINE, MAX_SERIES, MalformedPage, Sample, parse, wanted
+from specfleet.telemetry.page import MAX_LINE, MAX_LINES, MAX_SERIES, MalformedPage, Sample, parse, wanted
 
 PAGES = Path(__file__).parent / "pages"
 K4 = (PAGES / "draft-k4-greedy20.txt").read_bytes()
@@ -200,6 +200,7 @@ def test_a_timestamp_behind_the_value_is_ignored() -> None:
             "not a histogram",
         ),
         (RUNNING + b"x" * (MAX_LINE + 1), "longer than"),
+        (RUNNING + b"\n" * (MAX_LINES + 1), "more than 100000 lines"),
         (b"".join(b'vllm:num_requests_running{engine="%d"} 1\n' % i for i in range(MAX_SERIES + 1)), "more than"),
     ],
 )

@@ -1,5 +1,7 @@
 """What the operator's probes did is taken out of blocks, or the block is dropped; nothing is made up."""
 
+from dataclasses import replace
+
 import pytest
 
 from specfleet.telemetry.asked import NOTHING, Asked
@@ -26,6 +28,13 @@ def test_what_is_known_exactly_is_subtracted_and_drafts_are_not_made_up():
     assert kept == {"http_requests": 490, "finished": 490, "first_tokens": 490}
     assert (left["a"].prompt_tokens, left["a"].generation_tokens) == (4_850, 99_700)
     assert (left["a"].drafts, left["a"].accepted, left["a"].decode_outputs) == (40_000, 60_000, 40_000)
+
+
+@pytest.mark.parametrize(("late", "left"), [(3, 3), (100, 90)])
+def test_the_first_token_of_a_probe_is_no_users_and_was_in_time(late, left):
+    tally = replace(BUSY, timed=100.0, late=float(late))
+    found = without_probes({"a": tally}, {"a": TEN})["a"]
+    assert (found.timed, found.late) == (90, left)
 
 
 def test_an_error_that_a_probe_got_is_no_users():

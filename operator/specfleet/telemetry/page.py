@@ -8,6 +8,7 @@ from itertools import pairwise
 
 MAX_PAGE = 4 << 20  # bytes: a page of one engine is 52 kB, a server has at most a few dozen
 MAX_LINE = 64 * 1024  # bytes; vLLM's longest line (cache_config_info) has about 2 kB
+MAX_LINES = 100_000  # a page of one engine has 700; each takes the time of a look
 MAX_VALUE = 1e15  # whole numbers are exact up to there; a server that decodes 1e6 tokens/s needs 30 years
 MAX_SERIES = 2000  # wanted series on one page: 16 engines with 16 positions each need fewer than 1000
 
@@ -126,6 +127,8 @@ def _series(page: bytes) -> list[tuple[str, Labels, float]]:
 def _wanted_lines(page: bytes) -> list[str]:
     if b"\0" in page:
         raise MalformedPage("binary data")
+    if page.count(b"\n") > MAX_LINES:
+        raise MalformedPage(f"more than {MAX_LINES} lines")
     lines = page.split(b"\n")
     if max(map(len, lines)) > MAX_LINE:
         raise MalformedPage(f"a line is longer than {MAX_LINE} bytes")

@@ -1,6 +1,6 @@
 """Takes out of a block what the operator's own probes did, or says that they did too much of it. Pure.
 
-Of what a server counts, requests, finished requests, errors, prompt and generated tokens are known for probes, since
+Of what a server counts, requests, finished and timed ones, errors, prompt and generated tokens are known for probes, since
 the answers tell: they are subtracted. What cannot be told apart stays in: drafted and accepted tokens, decode outputs,
 steps and their time. So a block in which probes made more than 1 % of an arm's generated tokens, or could have made
 more than 1 % of its drafts, is dropped whole. Where an arm did nothing but answer probes, all of it was theirs: the arm
@@ -38,7 +38,9 @@ def _idle(tally: Tally) -> Tally:
 
 
 def _less(tally: Tally, asked: Asked) -> Tally:
-    """A request that was in flight at the block's edge may have been counted in the block before: never below 0."""
+    """A request that was in flight at the block's edge may have been counted in the block before: never below 0. Of a
+    probe it is not known whether its first token was late: it is taken to have been in time, which excuses nobody."""
+    timed = max(0.0, tally.timed - asked.finished)
     return replace(
         tally,
         http_requests=max(0.0, tally.http_requests - asked.requests),
@@ -47,4 +49,6 @@ def _less(tally: Tally, asked: Asked) -> Tally:
         first_tokens=max(0.0, tally.first_tokens - asked.finished),
         prompt_tokens=max(0.0, tally.prompt_tokens - asked.prompt_tokens),
         generation_tokens=max(0.0, tally.generation_tokens - asked.generation_tokens),
+        timed=timed,
+        late=min(tally.late, timed),
     )
