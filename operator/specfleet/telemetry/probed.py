@@ -1,10 +1,10 @@
 """Takes out of a block what the operator's own probes did, or says that they did too much of it. Pure.
 
-Of what a server counts, requests, finished and timed ones, errors, prompt and generated tokens are known for probes, since
-the answers tell: they are subtracted. What cannot be told apart stays in: drafted and accepted tokens, decode outputs,
-steps and their time. So a block in which probes made more than 1 % of an arm's generated tokens, or could have made
-more than 1 % of its drafts, is dropped whole. Where an arm did nothing but answer probes, all of it was theirs: the arm
-was idle, which is no reason to drop a block but something to know.
+Of what a server counts, requests, finished and timed ones, errors, prompt and generated tokens are known for probes,
+since the answers tell: they are subtracted. What cannot be told apart stays in: drafted and accepted tokens, decode
+outputs, steps and their time. So a block in which probes made more than 1 % of an arm's generated tokens, or could have
+made more than 1 % of its drafts, is dropped whole. Where an arm did nothing but answer probes, all of it was theirs:
+the arm was idle, which is no reason to drop a block but something to know.
 """
 
 import math
