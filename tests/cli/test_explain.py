@@ -262,6 +262,19 @@ def test_between_steps_it_asks_for_time_blocks_and_traffic(cases):
     assert demanded(resource, owned, found, NOW + 30)["2m here"] == (True, "2m10s by now")
 
 
+def test_at_a_cohort_step_it_asks_for_time_and_drafts_and_compares_nothing(cases):
+    resource, owned, found = cases("midway")
+    internal = {"name": "internal", "header": {"name": "x-audience", "value": "internal"}}
+    resource["spec"]["traffic"] = {"gateway": {"name": "public", "namespace": "gateways"}, "cohorts": [internal]}
+    steps = [{"cohort": "internal", "minSeconds": 120}] * 3
+    resource["spec"]["rollout"] = {**resource["spec"].get("rollout", {}), "steps": [*steps, {"weight": 50}]}
+    waiting = {"2m here": (False, "20s left"), "200 drafts of the cohort": (False, "counted once the time is over")}
+    assert demanded(resource, owned, found) == waiting
+    resource["status"]["message"] = "120 of 200 drafts from the cohort of late"
+    asked = demanded(resource, owned, found, NOW + 30)
+    assert asked["200 drafts of the cohort"] == (False, "120 of 200 drafts from the cohort of late")
+
+
 def test_before_100_percent_it_asks_for_proof_of_what_is_compared(cases):
     resource, owned, found = cases("last-step")
     asked = demanded(resource, owned, found)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from specfleet.cli.app import app
-from specfleet.cli.lint import lint
+from specfleet.cli.lint import Line, lint
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 PIN = "0123456789012345678901234567890123456789"
@@ -344,3 +344,10 @@ def test_any_part_of_a_route_or_a_gateway_may_be_anything(value, place, kind):
     part[place[-1]] = value
     fleets = [routed("qwen", route={"name": "mine"}), routed("llama", gateway=PUBLIC, hostnames=["chat.example.com"])]
     assert lint([("a.yaml", yaml.safe_dump_all([*fleets, whole, by_route(rule())]))]).ours == 2
+
+
+def test_a_name_steers_no_terminal_and_makes_no_line_of_its_own():
+    name = "\x1b[2Jqwen\n0 errors\ud800"
+    assert str(Line("a.yaml:1", name, "error", "spec.x: is not a field")) == (
+        "a.yaml:1 ?[2Jqwen 0 errors? error: spec.x: is not a field"
+    )

@@ -14,7 +14,7 @@ from specfleet.cli.replay import PastLook, replay
 from specfleet.cli.words import age, count
 from specfleet.judgement.judge import Policy
 from specfleet.judgement.verdict import MetricVerdict, Outcome, Verdict
-from specfleet.rollout.canary import BLOCKS_PER_STEP
+from specfleet.rollout.canary import BLOCKS_PER_STEP, COHORT_DRAFTS
 from specfleet.rollout.capacity import by_route, plan_rows, steps_of
 from specfleet.rollout.comparison import left_out
 from specfleet.rollout.judged import time_to_decision
@@ -210,12 +210,22 @@ def demands(case: Case, now: float) -> Iterator[Demand]:
     yield Demand(
         left <= 0, f"{age(step.min_seconds)} here", f"{age(left)} left" if left > 0 else f"{age(spent)} by now"
     )
-    yield from _evidence(case, rollout.step >= len(case.steps) - 1, rollout.blocks_before)
+    if step.cohort:
+        yield from _cohort(case, left <= 0)
+    else:
+        yield from _evidence(case, rollout.step >= len(case.steps) - 1, rollout.blocks_before)
+
+
+def _cohort(case: Case, due: bool) -> Iterator[Demand]:
+    """The arms serve different people: nothing is compared, but the drafter must show that it is accepted. How many
+    drafts there were of late only the operator knows, and says while it waits for nothing else."""
+    if case.target is None or case.target.payload.get("method", "none") != "none":
+        state = case.fleet.message if due else "counted once the time is over"
+        yield Demand(False, f"{COHORT_DRAFTS} drafts of the cohort", state)
 
 
 def _evidence(case: Case, last: bool, before: int) -> Iterator[Demand]:
-    blocks = len(case.record.evidence.blocks)
-    verdict = case.verdict
+    blocks, verdict = case.record.evidence.seen, case.verdict
     if not last:
         seen = max(0, blocks - before)
         yield Demand(seen >= BLOCKS_PER_STEP, f"{BLOCKS_PER_STEP} blocks here", f"{seen} by now")

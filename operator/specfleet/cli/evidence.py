@@ -1,5 +1,6 @@
 """Metrics with their intervals, the last decisions and notes, as lines. Pure."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
@@ -98,9 +99,10 @@ def _seen(item: MetricVerdict) -> tuple[Text, Text]:
 def _number(text: object) -> float | None:
     """A printed number; None where there is none, so that nothing is drawn for it."""
     try:
-        return float(str(text)) + 0.0  # there is no difference of -0.0
+        number = float(str(text)) + 0.0  # there is no difference of -0.0
     except ValueError:
         return None
+    return number if math.isfinite(number) else None
 
 
 def decisions(decided: Sequence[Raw], now: float) -> RenderableType:

@@ -11,7 +11,7 @@ from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.api.validation import findings, not_implemented, parse
 from specfleet.cli.around import Around, placed
 from specfleet.cli.unknown import unknown_fields
-from specfleet.cli.words import count
+from specfleet.cli.words import count, harmless
 from specfleet.rollout.margins import remarks
 
 Severity = Literal["error", "finding", "not-implemented"]
@@ -27,7 +27,8 @@ class Line:
     says: str
 
     def __str__(self) -> str:
-        return " ".join(part for part in (self.where, self.name, f"{self.severity}:", self.says) if part)
+        parts = (self.where, self.name, f"{self.severity}:", self.says)
+        return harmless(" ".join(" ".join(part.split()) for part in parts if part))
 
 
 @dataclass(frozen=True, slots=True)

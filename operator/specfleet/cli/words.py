@@ -69,6 +69,11 @@ def indented(lines: Iterable[str]) -> RenderableType:
     return table
 
 
+def harmless(text: str) -> str:
+    """Without what steers a terminal, or has no UTF-8, as a name of a file may."""
+    return text.encode(errors="replace").decode().translate(_CONTROLS)
+
+
 @dataclass(frozen=True, slots=True)
 class Shown:
     """A renderable that any terminal can show: where only ASCII is possible, each other character is replaced, and
@@ -81,9 +86,7 @@ class Shown:
             if segment.control:
                 yield segment
                 continue
-            text = (
-                segment.text.encode(errors="replace").decode().translate(_CONTROLS)
-            )  # a name of a file may be no UTF-8
+            text = harmless(segment.text)
             if options.ascii_only:
                 text = text.translate(_ASCII).encode("ascii", "replace").decode()
             yield Segment(text, segment.style)
