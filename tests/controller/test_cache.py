@@ -55,6 +55,24 @@ def test_a_list_takes_away_what_it_lacks_and_says_whom_that_concerns():
     assert (list(objects.deployments), list(objects.services)) == (["qwen-b"], ["qwen-a"])
 
 
+def test_what_is_heard_of_while_a_list_is_under_way_is_newer_than_the_list():
+    cache = Cache()
+    cache.put(made("Deployment", "deleted"))
+    cache.put(made("Deployment", "changed", "5"))
+    with cache.listing() as meanwhile:
+        snapshot = [made("Deployment", "deleted"), made("Deployment", "changed", "5"), made("Deployment", "missed")]
+        cache.drop("Deployment", "chat", "deleted")
+        cache.put(made("Deployment", "changed", "6"))
+        cache.put(made("Deployment", "new", "7"))
+        cache.replace(RESOURCES["Deployment"], snapshot, meanwhile)
+    found = {
+        name: raw["metadata"]["resourceVersion"] for name, raw in cache.objects(KEY, "sdd-uid").deployments.items()
+    }
+    assert found == {"changed": "6", "new": "7", "missed": "1"}
+    assert cache.replace(RESOURCES["Deployment"], []) == {KEY}  # nothing was heard of since
+    assert cache.objects(KEY, "sdd-uid").deployments == {}
+
+
 def test_only_what_the_resource_controls_is_its_own_and_pods_go_by_their_label():
     cache = Cache()
     cache.put(made("Service", "ours"))

@@ -146,14 +146,15 @@ class App:
         """Replace the cache by a LIST of each kind: watches may have missed that something vanished."""
         there = True
         for resource in reversed(WATCHED):  # the SDDs last, when all that is theirs is known
-            try:
-                listed = await self.kube.list(resource)
-            except Missing:
-                if resource not in GATEWAY_API:
-                    raise
-                listed, there = [], False
-            for key in self.cache.replace(resource, listed):
-                self.queue.add(key)
+            with self.cache.listing() as meanwhile:
+                try:
+                    listed = await self.kube.list(resource)
+                except Missing:
+                    if resource not in GATEWAY_API:
+                        raise
+                    listed, there = [], False
+                for key in self.cache.replace(resource, listed, meanwhile):
+                    self.queue.add(key)
         if there and not self.cache.gateway_api:
             raise NewApi("the Gateway API has been installed: starting again to watch it")
         self.cache.gateway_api = there

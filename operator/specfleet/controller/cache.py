@@ -1,6 +1,7 @@
 """What watches and LISTs have told: objects by kind, namespace and name; an SDD's own are a look-up. No I/O."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,12 +45,14 @@ class Cache:
     _objects: dict[_Place, Object] = field(default_factory=dict)
     _children: dict[Key, set[_Place]] = field(default_factory=dict)
     _sdds: dict[Key, Object] = field(default_factory=dict)
+    _listings: list[set[_Place]] = field(default_factory=list)  # what was heard of while each LIST is under way
     gateway_api: bool = True  # the cluster has its kinds
     sees_gateways: bool = False  # every Gateway of the cluster is told of, so that one unknown is one absent
 
     def put(self, raw: Object, owner: Key | None = None) -> set[Key]:
         """Take in an object; returns the SDDs that it concerns: `owner`, the one that it names, those that name it."""
         place = _place(raw)
+        self._heard(place)
         known = self._objects.get(place)
         key, left = owner or key_of(raw), set[Key]()
         if known is None or known["metadata"].get("uid") != raw["metadata"].get("uid") or not _older(raw, known):
@@ -79,6 +82,7 @@ class Cache:
         known = self._objects.get(place)
         if known is None or (uid and known["metadata"].get("uid") != uid):
             return set()
+        self._heard(place)
         del self._objects[place]
         key = key_of(known)
         if key is not None and kind == SDD.kind:
@@ -106,11 +110,27 @@ class Cache:
         first = next(others, None)
         return f"{first['metadata']['namespace']}/{first['metadata']['name']}" if first else ""
 
-    def replace(self, resource: Resource, listed: Iterable[Object]) -> set[Key]:
-        """The outcome of a LIST: what it lacks is gone, whatever a watch failed to say. Returns the SDDs concerned."""
-        raws = list(listed)
+    @contextmanager
+    def listing(self) -> Iterator[Container[_Place]]:
+        """While a LIST is under way: what is heard of meanwhile, which may be newer than what the LIST will say."""
+        meanwhile: set[_Place] = set()
+        self._listings.append(meanwhile)
+        try:
+            yield meanwhile
+        finally:
+            self._listings.remove(meanwhile)
+
+    def _heard(self, place: _Place) -> None:
+        for meanwhile in self._listings:
+            meanwhile.add(place)
+
+    def replace(self, resource: Resource, listed: Iterable[Object], meanwhile: Container[_Place] = ()) -> set[Key]:
+        """The outcome of a LIST: what it lacks is gone, whatever a watch failed to say, but for what was heard of
+        meanwhile. Returns the SDDs concerned."""
+        raws = [raw for raw in listed if _place(raw) not in meanwhile]
         there = {_place(raw) for raw in raws}
-        gone = [place for place in self._objects if place[0] == resource.kind and place not in there]
+        kept = (place for place in self._objects if place[0] == resource.kind and place not in meanwhile)
+        gone = [place for place in kept if place not in there]
         news = [raw for raw in raws if _version(raw) != _version(self._objects.get(_place(raw)))]
         return set().union(*(self.drop(*place) for place in gone), *(self.put(raw) for raw in news))
 
