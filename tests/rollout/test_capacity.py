@@ -319,6 +319,18 @@ async def test_growing_load_in_the_middle_of_a_step_is_stables_as_the_plan_for_s
     golden(story)
 
 
+async def test_more_replicas_are_more_pods_at_once_however_few_may_serve(at_rest):
+    steps = [{"weight": 50, "minSeconds": 600}]
+    limits = {"maxSurge": 0, "maxUnavailable": "50%"}
+    story = await at_rest(unavailable=4, spec={"rollout": {"steps": steps, **limits}})
+    longer(story)
+    await story.run_until_reason("CanaryDwelling")
+    assert (story.revision(2).ready, story.revision(1).ready) == (2, 2)
+    story.edit("replicas 4 -> 8", replicas=8)
+    await story.run(120)
+    assert (story.revision(2).ready, story.revision(1).ready) == (4, 4)
+
+
 @pytest.mark.parametrize("unavailable", [0, "10%"])
 async def test_stable_lends_nothing_where_every_pod_is_to_serve(at_rest, unavailable):
     story = await at_rest(gpus=4, unavailable=0, spec={"rollout": {"maxUnavailable": unavailable}})

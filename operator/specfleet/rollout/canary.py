@@ -83,13 +83,15 @@ def _as_is(facts: Facts) -> Shape:
 
 def _shape(rollout: Rollout, facts: Facts, policy: Policy, step: Step) -> Shape | None:
     now, bounds = _as_is(facts), policy.bounds
-    within = bounds.fewest <= now.canary + now.stable <= bounds.most
     if policy.paused:
         return _steady(rollout, facts, bounds)
     if rollout.promoting:
         return whole(bounds, now)
-    if not within:  # `spec.replicas` has changed: as if it had begun with these, so that stable gets its part of them
-        return planned([item.weight for item in policy.steps], bounds)[min(rollout.step, len(policy.steps) - 1)]
+    plan = planned([item.weight for item in policy.steps], bounds)
+    least = min((item.total for item in plan if item), default=bounds.fewest)
+    if not least <= now.total <= bounds.most:
+        # `spec.replicas` has changed: as if it had begun with these, so that stable gets its part of them.
+        return plan[min(rollout.step, len(policy.steps) - 1)]
     if now.stable and now.canary and now.share * 100 >= step.weight:
         return now
     return shape_for(step.weight, bounds, now)

@@ -12,10 +12,14 @@ class Shape:
     stable: int
 
     @property
+    def total(self) -> int:
+        """Pods of both."""
+        return self.canary + self.stable
+
+    @property
     def share(self) -> float:
         """The canary's share of all pods, 0..1."""
-        total = self.canary + self.stable
-        return self.canary / total if total else 0.0
+        return self.canary / self.total if self.total else 0.0
 
 
 @dataclass(frozen=True, slots=True)
