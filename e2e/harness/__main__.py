@@ -29,7 +29,7 @@ def up(arguments: argparse.Namespace) -> int:
     with Cluster(gpus=arguments.gpus, images=archives) as cluster:
         prefix = " ".join(cluster.exec_prefix)
         print(f"\nIn another terminal, as root:\n  alias kubectl='{prefix} {cluster.settings.kube}/kubectl'")
-        print(f"  export KUBECONFIG={cluster.kubeconfig}\n  kubectl get nodes")
+        print(f"  export KUBECONFIG={cluster.kubeconfig} KUBECTL={cluster.settings.kube}/kubectl\n  kubectl get nodes")
         print(f"Logs: {cluster.state}/log. Reach pods and services with: {prefix} COMMAND")
         print("Ctrl-C ends it and removes everything.", flush=True)
         cluster.wait()
