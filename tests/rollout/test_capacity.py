@@ -339,6 +339,7 @@ async def test_stable_lends_nothing_where_every_pod_is_to_serve(at_rest, unavail
     await story.run(600)
     assert story.revision(1).ready == 4
     assert story.reason == "WaitingForGPUs"
+    assert f"cannot lend a pod: spec.rollout.maxUnavailable is {unavailable}" in story.status["message"]
     started = next(item for item in story.status["decisions"] if item["reason"] == "CanaryStarted")
     assert "lends" not in started["message"]
 

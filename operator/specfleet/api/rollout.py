@@ -111,7 +111,8 @@ class Rollout(Part):
     """Pods above spec.replicas during a rollout, as a number or a percentage. Default: as many as fit; the rest is
     borrowed from stable while the remaining pods can carry the load."""
     max_unavailable: IntOrPercent | None = None
-    """Pods below spec.replicas during a rollout, as a number or a percentage. Default: as maxSurge says."""
+    """Pods below spec.replicas during a rollout, as a number or a percentage. Default: as maxSurge says.
+    With 0 stable lends none."""
     retain_seconds: Seconds = 600
     """How long the old revision's remaining pods stay after promotion, for a quicker way back, in seconds.
     Default: 600."""

@@ -48,7 +48,7 @@ def canary_facts(
     scene: Scene, stable: Revision, canary: Revision, rollout: Rollout, seen: Verdict, evidence: Evidence
 ) -> Facts:
     """All that `advance` asks about; `seen` is the verdict on the evidence so far."""
-    asked = ordered(scene, canary)
+    asked, wanted = ordered(scene, canary), scene.spec.rollout
     return Facts(
         canary=canary,
         stable=stable,
@@ -71,7 +71,8 @@ def canary_facts(
         unroutable=unroutable(scene, canary, rollout),
         split=split(scene, canary, rollout, evidence),
         drafts=scene.seen.canary.recent.drafts,
-        cannot_lend="" if rollout.borrowed or not may_borrow(scene.spec) else cannot_lend(scene),
+        # Where a surge was asked for, nobody speaks of lending.
+        cannot_lend="" if rollout.borrowed or wanted.max_surge is not None else cannot_lend(scene),
         in_vain=in_vain(scene),
     )
 
@@ -79,6 +80,9 @@ def canary_facts(
 def cannot_lend(scene: Scene) -> str:
     """Why stable could not give up a pod for a canary; empty if it could."""
     stable = scene.roles.stable
+    if not may_borrow(scene.spec):
+        limit = f"spec.rollout.maxUnavailable is {scene.spec.rollout.max_unavailable}"
+        return f"{limit}: none of {scene.spec.replicas} may go; allow one, or free a GPU"
     return in_vain(scene) or scene.overload((stable.ready if stable else 0) - 1)
 
 
