@@ -319,16 +319,18 @@ async def test_growing_load_in_the_middle_of_a_step_is_stables_as_the_plan_for_s
     golden(story)
 
 
-async def test_more_replicas_are_more_pods_at_once_however_few_may_serve(at_rest):
+@pytest.mark.parametrize("paused", [False, True])
+async def test_more_replicas_are_more_pods_at_once_however_few_may_serve(at_rest, paused):
     steps = [{"weight": 50, "minSeconds": 600}]
     limits = {"maxSurge": 0, "maxUnavailable": "50%"}
     story = await at_rest(unavailable=4, spec={"rollout": {"steps": steps, **limits}})
     longer(story)
     await story.run_until_reason("CanaryDwelling")
     assert (story.revision(2).ready, story.revision(1).ready) == (2, 2)
-    story.edit("replicas 4 -> 8", replicas=8)
+    story.edit("replicas 4 -> 8", replicas=8, paused=paused)
     await story.run(120)
-    assert (story.revision(2).ready, story.revision(1).ready) == (4, 4)
+    # In a pause the canary's part does not rise: what is new is stable's.
+    assert (story.revision(2).ready, story.revision(1).ready) == ((2, 6) if paused else (4, 4))
 
 
 @pytest.mark.parametrize("unavailable", [0, "10%"])

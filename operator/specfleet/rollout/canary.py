@@ -7,7 +7,7 @@ from specfleet.judgement.verdict import Outcome
 from specfleet.rollout.capacity import outage
 from specfleet.rollout.memory import Rollout
 from specfleet.rollout.note import Note
-from specfleet.rollout.shape import Bounds, Shape, planned, shape_for, whole
+from specfleet.rollout.shape import Shape, planned, shape_for, whole
 from specfleet.rollout.turn import Abort, Facts, Policy, Step, Turn, step_at
 from specfleet.rollout.waiting import blocked, describe, dwelling, in_vain, opening, paused, shifting, short, unproven
 
@@ -35,11 +35,11 @@ def _turn(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Turn:
     if shape is None:
         room = "no room for a canary beside the only pod of stable: allow a surge, or Promote: then"
         hold = Note(Reason.WAITING_FOR_PODS, f"{room} {outage(policy.startup_seconds)}")
-        return Turn(rollout, _steady(rollout, facts, policy.bounds), False, hold)
+        return Turn(rollout, _steady(rollout, facts, policy), False, hold)
     carry = _may_carry(facts, policy)
     stuck = blocked(rollout, facts, shape)
     if waiting := stuck or _unroutable(facts) or short(rollout, facts, shape):
-        pods = _steady(rollout, facts, policy.bounds) if stuck else shape
+        pods = _steady(rollout, facts, policy) if stuck else shape
         return Turn(rollout, pods, carry, paused() if policy.paused and not carry else waiting)
     if not _exposed(rollout, facts, step):
         starting = opening(rollout, facts, step, shape) if carry else paused()
@@ -84,27 +84,36 @@ def _as_is(facts: Facts) -> Shape:
 def _shape(rollout: Rollout, facts: Facts, policy: Policy, step: Step) -> Shape | None:
     now, bounds = _as_is(facts), policy.bounds
     if policy.paused:
-        return _steady(rollout, facts, bounds)
+        return _steady(rollout, facts, policy)
     if rollout.promoting:
         return whole(bounds, now)
-    plan = planned([item.weight for item in policy.steps], bounds)
-    least = min((item.total for item in plan if item), default=bounds.fewest)
-    if not least <= now.total <= bounds.most:
-        # `spec.replicas` has changed: as if it had begun with these, so that stable gets its part of them.
-        return plan[min(rollout.step, len(policy.steps) - 1)]
+    if not _fits(now, policy):  # as if it had begun with so many, so that stable gets its part of them
+        return _plan(policy)[min(rollout.step, len(policy.steps) - 1)]
     if now.stable and now.canary and now.share * 100 >= step.weight:
         return now
     return shape_for(step.weight, bounds, now)
 
 
-def _steady(rollout: Rollout, facts: Facts, bounds: Bounds) -> Shape:
+def _plan(policy: Policy) -> list[Shape | None]:
+    return planned([item.weight for item in policy.steps], policy.bounds)
+
+
+def _fits(now: Shape, policy: Policy) -> bool:
+    """Whether the plan may have so many pods; where not, `spec.replicas` has changed. How few may serve says nothing of
+    that: most steps need no fewer than all."""
+    least = min((policy.bounds.replicas, *(shape.total for shape in _plan(policy) if shape)))
+    return least <= now.total <= policy.bounds.most
+
+
+def _steady(rollout: Rollout, facts: Facts, policy: Policy) -> Shape:
     """The pods as they are. They follow `spec.replicas` where it has changed meanwhile: the canary's share rises by no
     more than the pod that it keeps, and stable is never left without one."""
-    now = _as_is(facts)
-    total = now.canary + now.stable
-    if bounds.fewest <= total <= bounds.most and (now.stable or rollout.promoting):
+    now, bounds = _as_is(facts), policy.bounds
+    # On the way to 100 percent pods of stable go before others come, so fewer are no sign of a change.
+    fits = bounds.fewest <= now.total <= bounds.most if rollout.promoting else now.stable and _fits(now, policy)
+    if fits:
         return now
-    fair = max(1, now.canary * bounds.replicas // max(1, total))
+    fair = max(1, now.canary * bounds.replicas // max(1, now.total))
     canary = min(now.canary, fair, max(0, bounds.replicas - 1))
     return Shape(canary, bounds.replicas - canary)
 
