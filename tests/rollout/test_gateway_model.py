@@ -57,7 +57,7 @@ def told(seed):
         route="mine" if mine else "qwen",
         before=[mine] if mine else [],
         spec={
-            "replicas": random.choice((1, 2, 3, 4, 4) if surge else (2, 3, 4)),
+            "replicas": random.choice((1, 2, 3, 4, 4)),
             "rollout": rollout,
             "traffic": OWN if mine else GATEWAY,
         },

@@ -94,8 +94,7 @@ class Chaos:
         self.story.edit(f"numSpeculativeTokens -> {length}", speculation={"numSpeculativeTokens": length})
 
     def _replicas(self) -> None:
-        # Without a surge one pod leaves room for no other.
-        replicas = self.random.choice((0, 1, 2, 3, 4, 4, 5) if self.story.surge else (0, 2, 3, 4))
+        replicas = self.random.choice((0, 1, 2, 3, 4, 4, 5))
         self.story.edit(f"replicas -> {replicas}", replicas=replicas)
 
     def _pause(self) -> None:
