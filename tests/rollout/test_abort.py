@@ -109,6 +109,15 @@ async def test_a_canary_that_never_gets_ready_runs_out_of_time(at_rest, golden):
     golden(story)
 
 
+async def test_a_canary_whose_image_takes_minutes_to_pull_is_not_late(at_rest):
+    """The startup probe counts from the container's start, after the pull; so does the user's budget, of 120 s here."""
+    story = await at_rest()
+    story.behave(2, "five minutes of pull, two of load", start=420.0)
+    longer(story)
+    await story.run_until(lambda: story.weights.get("v2", 0) > 0, seconds=600)
+    assert not story.revision(2).aborted
+
+
 async def test_an_abort_latches_until_the_spec_changes(at_rest, golden):
     story = await at_rest()
     story.behave(2, "the new revision answers garbage", garbage=True)

@@ -373,8 +373,8 @@ async def test_an_undo_has_the_time_to_start_that_the_revision_was_made_with(at_
     story = await at_rest(spec={"pod": {"startupSeconds": 3600}})
     story.edit("a hasty spec", pod={"startupSeconds": 300}, speculation={"numSpeculativeTokens": 5})
     await promoted(story)
-    story.behave(1, "v1 takes ten minutes to start", start=600.0)
+    story.behave(1, "v1 takes a thousand seconds to start", start=1000.0)
     action = {"type": "Undo", "revision": story.revision(2).name, "id": "back"}
     story.edit("Undo v2", rollout={"action": action})
-    await story.run_until(lambda: story.stable.number == 1, seconds=4000)
+    await story.run_until(lambda: story.stable.number == 1, seconds=5000)
     assert story.revision(1).ready == 4

@@ -146,7 +146,7 @@ class Reason(StrEnum):
         "Give it more traffic, pods or time, then edit the spec.",
     )  # fmt: skip
     PROGRESS_DEADLINE_EXCEEDED = (
-        "ProgressDeadlineExceeded", "abort", "The revision's pods were not ready within the start-up budget.",
+        "ProgressDeadlineExceeded", "abort", "A pod was not ready within the start-up budget and ten minutes to pull.",
         "See the pods' events and logs; raise pod.startupSeconds if they were still loading.",
     )  # fmt: skip
     USER_ABORTED = "UserAborted", "abort", "Someone ended the canary.", "Edit the spec, or `retry`."

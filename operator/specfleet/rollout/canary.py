@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from specfleet.api.reasons import Reason, named
 from specfleet.judgement.verdict import Outcome
+from specfleet.resources.workload import PULL_SECONDS
 from specfleet.rollout.capacity import outage
 from specfleet.rollout.memory import Rollout
 from specfleet.rollout.note import Note
@@ -13,7 +14,6 @@ from specfleet.rollout.waiting import blocked, describe, dwelling, in_vain, open
 
 BLOCKS_PER_STEP = 3  # the least evidence between two steps; proof is asked for once, before 100 percent
 COHORT_DRAFTS = 200  # drafts by which a cohort shows that the canary accepts any
-STARTUP_GRACE = 120.0  # seconds that a pod may take beyond its start-up budget, for scheduling and image pull
 
 
 def advance(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Turn:
@@ -57,7 +57,7 @@ def _abort(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Abort 
         return Abort(named(facts.failure.reason) or Reason.ABORTED, facts.failure.message, facts.failure.hard)
     if facts.abort_asked:
         return Abort(Reason.USER_ABORTED, "Abort was asked for", False)
-    budget = policy.startup_seconds + STARTUP_GRACE
+    budget = policy.startup_seconds + PULL_SECONDS
     for pod in facts.canary.pods:
         if pod.scheduled is not None and not (pod.loaded or pod.going) and now - pod.scheduled > budget:
             return Abort(Reason.PROGRESS_DEADLINE_EXCEEDED, f"{pod.name} not ready after {budget:.0f} s", True)
