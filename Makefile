@@ -17,7 +17,7 @@ demo-vllm: .venv/.ready ## the same story with real vLLM in the pods, on the CPU
 
 test: .venv/.ready ## unit tests, golden transcripts, and the operator against a real kube-apiserver
 	@$(PY) -m harness build
-	@$(PYTEST) tests
+	@$(PYTEST) tests -n auto --maxprocesses 4 --dist loadfile
 
 e2e: .venv/.ready ## scenarios on a real one-node cluster (root); GATEWAY=envoy or contour: those of a real gateway
 	@$(PY) -m harness build

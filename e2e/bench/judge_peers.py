@@ -170,16 +170,19 @@ def mixture_sprt(data: Series, alpha: float, margin: float) -> Ends:
     independent. Alarm where its always-valid interval is below 0, promotion where it is above −margin."""
     difference, error = _difference(data)
     variance, typical = error**2, TYPICAL**2
-    logarithm = np.log((variance + typical) / variance) - 2 * np.log(alpha)
-    width = np.sqrt(variance * (variance + typical) / typical * logarithm)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        logarithm = np.log((variance + typical) / variance) - 2 * np.log(alpha)
+        width = np.sqrt(variance * (variance + typical) / typical * logarithm)
     return _looked(difference < -width, difference + margin > width)
 
 
 def _difference(data: Series) -> tuple[np.ndarray, np.ndarray]:
-    """The difference of the shares since the start, as a fraction, and its binomial standard error."""
+    """The difference of the shares since the start, as a fraction, and its binomial standard error. NaN before both
+    have had a request: no comparison with it is true."""
     a, b, c, d = data.totals()
-    pooled = (a + c) / (b + d)
-    return a / b - c / d, np.sqrt(np.maximum(pooled * (1 - pooled), 1e-9) * (1 / b + 1 / d))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        pooled = (a + c) / (b + d)
+        return a / b - c / d, np.sqrt(np.maximum(pooled * (1 - pooled), 1e-9) * (1 / b + 1 / d))
 
 
 def _looked(alarm: np.ndarray, proof: np.ndarray) -> Ends:

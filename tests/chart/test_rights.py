@@ -28,10 +28,10 @@ FORBIDDEN = (
     "patch endpointslices.discovery.k8s.io", "get referencegrants.gateway.networking.k8s.io",
 )  # fmt: skip
 
-READ, OWN = {"get", "list", "watch"}, {"get", "list", "watch", "create", "patch", "delete"}
+READ, OWN = {"list", "watch"}, {"get", "list", "watch", "create", "patch", "delete"}
 RIGHTS = {
     SDD: READ,
-    f"{SDD}/status": {"get", "patch"},
+    f"{SDD}/status": {"patch"},
     f"{SDD}/finalizers": {"update"},
     "deployments.apps": OWN,
     "controllerrevisions.apps": OWN,
@@ -42,7 +42,7 @@ RIGHTS = {
     GATEWAYS: READ,
     "endpointslices.discovery.k8s.io": READ,
     "pods": READ | {"patch"},
-    "events": {"create", "patch"},
+    "events": {"create"},
 }
 
 
@@ -106,7 +106,7 @@ def test_its_rights_are_these_and_no_others(rendered: Callable[..., list[dict[st
 
 
 def test_its_lease_is_in_its_own_namespace(installed: ControlPlane) -> None:
-    for verb in ("get", "create", "update", "patch"):
+    for verb in ("get", "create", "update"):
         assert may(installed, f"{verb} leases.coordination.k8s.io", "specfleet")
     assert not may(installed, "delete leases.coordination.k8s.io", "specfleet")
 

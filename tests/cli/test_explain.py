@@ -318,6 +318,15 @@ def test_a_pause_is_asked_to_end_but_for_an_ordered_promotion(cases):
     assert "not paused" not in demanded(resource, owned, ordered)
 
 
+def test_a_split_that_a_gateway_does_not_make_is_asked_for_beside_the_evidence(cases):
+    resource, owned, _ = cases("midway")
+    found = configmap(resource, Memory(ROLLOUT, DECISIONS), evidence(FIVE, 13))
+    assert "the split" not in demanded(resource, owned, found)
+    said = "the canary got 0 of 400 requests in 1 blocks: 0.0% where 20% was asked"
+    resource["status"] |= {"reason": "SplitNotHonoured", "message": said}
+    assert demanded(resource, owned, found)["the split"] == (False, said)
+
+
 def test_an_invalid_edit_is_explained_by_the_spec_that_is_in_force(cases):
     resource, owned, _ = cases("last-step")
     last = {key: value for key, value in resource["spec"].items() if key != "replicas"}

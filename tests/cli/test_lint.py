@@ -43,8 +43,11 @@ def test_a_good_fleet_needs_no_word():
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda path: path.stem)
-def test_the_examples_have_no_errors(path):
-    assert lint([(path.name, path.read_text())]).number("error") == 0
+def test_the_examples_have_no_errors_and_their_canaries_can_be_proven(path):
+    done = lint([(path.name, path.read_text())])
+    assert done.number("error") == 0
+    hopeless = [line for line in done.lines if "may ever be proven" in line.says]
+    assert bool(hopeless) == (path.stem == "minimal"), "which says so itself"
 
 
 def test_the_example_of_a_users_route_fits_its_fleet():
@@ -55,16 +58,16 @@ def test_the_example_of_a_users_route_fits_its_fleet():
     assert lint(broken).number("error") == 1
 
 
-def test_each_kind_of_problem_is_a_line_with_its_document_and_name():
+def test_each_kind_of_problem_is_a_line_with_where_its_document_begins_and_its_name():
     wrong = fleet(replicas="four")
     wrong["metadata"]["name"] = "llama"
     advised = fleet(model={"source": {"huggingFace": {"repo": "Qwen/Qwen3-8B"}}}, requestLog={"enabled": True})
     lines, summary = found({"kind": "Service"}, wrong, None, advised)
     assert lines == [
-        'a.yaml:2 llama error: spec.replicas: "four": must be a whole number; write it without quotes and fraction',
-        "a.yaml:4 qwen finding: spec.model.source.huggingFace.revision is not a full commit hash: weights can change"
+        'a.yaml:3 llama error: spec.replicas: "four": must be a whole number; write it without quotes and fraction',
+        "a.yaml:19 qwen finding: spec.model.source.huggingFace.revision is not a full commit hash: weights can change"
         " under a running fleet; pin it",
-        "a.yaml:4 qwen not-implemented: spec.requestLog.enabled: accepted, but without effect in this version",
+        "a.yaml:19 qwen not-implemented: spec.requestLog.enabled: accepted, but without effect in this version",
     ]
     assert summary == "2 SpecDecodeDeployments, 1 other object ignored: 1 error, 1 finding, 1 not-implemented"
 
@@ -103,8 +106,24 @@ def test_another_version_is_an_error(version):
     assert lines == [f"a.yaml:1 qwen error: apiVersion: {version!r}: must be specfleet.dev/v1alpha1; correct it"]
 
 
-def test_the_same_kind_of_another_group_is_ignored():
-    assert found(fleet() | {"apiVersion": "example.com/v1"})[1].startswith("0 SpecDecodeDeployments, 1 other object")
+def test_a_kind_or_a_group_that_is_misspelt_is_an_error():
+    version = "a.yaml:1 qwen error: apiVersion: 'spefleet.dev/v1alpha1': must be specfleet.dev/v1alpha1; correct it"
+    assert found(fleet() | {"apiVersion": "spefleet.dev/v1alpha1"})[0] == [version]
+    kind = "a.yaml:1 qwen error: kind: 'SpecDecodeDeploymnet': must be SpecDecodeDeployment; correct it"
+    assert found(fleet() | {"kind": "SpecDecodeDeploymnet"})[0] == [kind]
+
+
+def test_files_without_a_fleet_are_an_error_where_lint_is_strict():
+    assert found({"kind": "Service"}) == ([], "0 SpecDecodeDeployments, 1 other object ignored: nothing to say")
+    lines, _ = found({"kind": "Service"}, strict=True)
+    assert lines == ["error: no SpecDecodeDeployment is in these files: look at their kind and apiVersion"]
+
+
+def test_a_margin_that_follows_the_pods_is_a_note_and_no_error():
+    lines, summary = found(fleet(replicas=4), strict=True)
+    (line,) = lines
+    assert line.startswith("a.yaml:1 qwen note: spec.rollout.analysis.margins.speedPercent is widened from 5 to 6")
+    assert summary == "1 SpecDecodeDeployment: 1 note"
 
 
 def test_items_of_a_list_are_linted_and_json_is_read():
@@ -114,12 +133,12 @@ def test_items_of_a_list_are_linted_and_json_is_read():
     assert (done.ours, done.others) == (2, 1)
 
 
-def test_what_is_not_yaml_is_an_error_with_its_document_after_the_good_ones():
+def test_what_is_not_yaml_is_an_error_with_its_line_after_the_good_ones():
     good = yaml.safe_dump(fleet(replicas="x"))
     done = lint([("a.yaml", f"{good}---\nkind: [\n"), ("b.yaml", "kind: a\nkind: b\n")])
     assert [(line.where, line.says[:8]) for line in done.lines] == [
         ("a.yaml:1", "spec.rep"),
-        ("a.yaml:2", "not YAML"),
+        ("a.yaml:17", "not YAML"),
         ("b.yaml:1", "not YAML"),
     ]
     assert "key 'kind' is there twice" in done.lines[2].says
@@ -173,20 +192,33 @@ def test_lint_needs_no_cluster_and_fails_only_on_errors(tmp_path, monkeypatch):
     good.write_text(FLEET)
     done = run("lint", "-f", str(good))
     assert done.exit_code == 0
-    assert done.stdout.startswith(f"{good}:1 qwen finding: spec.model.source")
+    assert done.stdout.startswith(f"{good}:2 qwen finding: spec.model.source")
     assert done.stdout.endswith("\n1 SpecDecodeDeployment: 2 findings\n")
     assert run("lint", "-f", str(good), "--strict").exit_code == 1
     both = run("lint", "-f", str(good), "-f", "-", stdin=FLEET.replace("ngram", "magic"))
     assert both.exit_code == 1
-    assert '\n-:1 qwen error: spec.speculation.method: "magic": must be ' in both.stdout
+    assert '\n-:2 qwen error: spec.speculation.method: "magic": must be ' in both.stdout
 
 
-def test_lint_names_a_file_that_cannot_be_read(tmp_path):
-    done = run("lint", "-f", str(tmp_path / "none.yaml"))
-    assert (done.exit_code, done.stderr) == (
-        1,
-        f"error: {tmp_path}/none.yaml cannot be read: No such file or directory\n",
-    )
+def test_a_file_that_cannot_be_read_hides_no_other(tmp_path):
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe")
+    (tmp_path / "good.yaml").write_text(FLEET)
+    names = [str(tmp_path / name) for name in ("none.yaml", "binary.yaml", "good.yaml")]
+    done = run("lint", *(part for name in names for part in ("-f", name)))
+    assert done.exit_code == 1
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"{names[0]} error: cannot be read: No such file or directory"
+    assert lines[1] == f"{names[1]} error: cannot be read: it is not UTF-8"
+    assert lines[2].startswith(f"{names[2]}:2 qwen finding: ")
+
+
+def test_a_folder_is_linted_with_all_below_it(tmp_path):
+    (tmp_path / "teams" / "chat").mkdir(parents=True)
+    (tmp_path / "teams" / "chat" / "fleet.yml").write_text(FLEET.replace("ngram", "magic"))
+    (tmp_path / "README.md").write_text("no manifest")
+    done = run("lint", "-f", str(tmp_path))
+    assert done.exit_code == 1
+    assert done.stdout.startswith(f"{tmp_path}/teams/chat/fleet.yml:2 qwen error: spec.speculation.method")
 
 
 # Fleets, routes and Gateways in the same files

@@ -179,3 +179,27 @@ async def test_what_the_api_server_refuses_is_told_in_the_status_and_tried_again
     assert "exceeded quota: no-workloads" in story.status["message"]
     del story.kube.quotas["Deployment"]
     await story.run_until_reason("Stable", seconds=200)
+
+
+async def test_an_event_is_told_though_the_status_cannot_be_written():
+    story = await at_rest()
+    story.edit("numSpeculativeTokens 3 -> 5", speculation={"numSpeculativeTokens": 5})
+    story.kube.broken["status"] = "500"
+    await story.run(30)
+    assert [call.how for call in story.kube.calls if call.verb == "status"][-1] == "500"
+    told = [raw["reason"] for raw in story.kube.all("Event")]
+    assert told.count("CanaryStarted") == 1
+
+
+async def test_looks_after_conflicts_become_rarer_and_usual_again_after_the_last():
+    story = await at_rest()
+    name, before = story.stable.name, len(story.kube.calls)
+    story.kube.remove("Service", "chat", name)
+    story.kube.broken["create"] = "409"
+    await story.run(60)
+    assert 6 < len(story.kube.calls) - before < 16
+    story.kube.spare()
+    await story.run(15)
+    assert story.kube.find("Service", "chat", name)
+    assert story.reason == "Stable"
+    assert story._reconciler.conflicts == {}

@@ -122,10 +122,16 @@ def test_errors_need_a_share_and_a_number(requests: float, errors: float, fails:
     assert (first_failure(canary, HEALTHY) is not None) == fails
 
 
-def test_a_single_error_on_stable_excuses_no_canary_that_fails_them_all() -> None:
+@pytest.mark.parametrize(
+    ("requests", "errors", "excused"),
+    [(12, 1, False), (1, 1, False), (2, 1, False), (12, 3, False), (2, 2, True), (3, 2, True), (12, 9, True)],
+)
+def test_stable_excuses_a_canary_that_fails_all_requests_where_it_fails_many_too_and_not_by_chance(
+    requests: float, errors: float, excused: bool
+) -> None:
     canary = replace(HEALTHY, last=Tally(http_requests=12, http_errors=12))
-    assert first_failure(canary, replace(HEALTHY, last=Tally(http_requests=12, http_errors=1))) is not None
-    assert first_failure(canary, replace(HEALTHY, last=Tally(http_requests=12, http_errors=9))) is None
+    stable = replace(HEALTHY, last=Tally(http_requests=requests, http_errors=errors))
+    assert (first_failure(canary, stable) is None) == excused
 
 
 def test_before_a_second_scrape_there_are_no_errors_to_see() -> None:

@@ -141,3 +141,12 @@ def test_it_costs_little():
         checker.split()
     assert time.process_time() - started < 0.1  # about 10 ms per fleet of four pods and hour: 10 s for a thousand
     assert checker.seen.comparisons == 3
+
+
+def test_a_counter_that_moves_by_nearly_nothing_is_no_denominator():
+    checker = SelfChecker("uid")
+    for _ in range(2 * MINUTES):
+        checker.add({pod: replace(BUSY, draft_tokens=1e-300, decode_seconds=1e-300) for pod in alike(4)}, 60.0)
+        checker.split()
+    assert checker.seen is not None
+    assert set(checker.seen.spread) == {Metric.ERRORS}

@@ -4,40 +4,7 @@ from random import Random
 
 import pytest
 
-from fake_gateway import backend, user_route
-from story import Story
-
-SHORT = {
-    "replicas": 2,
-    "pod": {"startupSeconds": 60, "drainSeconds": 20},
-    "rollout": {
-        "steps": [{"weight": 30, "minSeconds": 0}],
-        "retainSeconds": 1,
-        "analysis": {"scrapeSeconds": 10, "blockSeconds": 10},
-    },
-}
-GATEWAY = {"gateway": {"name": "public", "namespace": "gateways"}}
-MINE = {"route": {"name": "mine", "rule": "chat"}}
-RULES = [
-    {"name": "images", "backendRefs": [backend("painter", 3)]},
-    {"name": "chat", "backendRefs": [backend("qwen", 1)]},
-]
-#: How clients come: by the Service, by the operator's own route, by the user's.
-WAYS = {
-    "service": {},
-    "gateway": {"route": "qwen", "spec": {**SHORT, "traffic": GATEWAY}},
-    "user": {"route": "mine", "before": [user_route("mine", RULES)], "spec": {**SHORT, "traffic": MINE}},
-}
-HOWS = ("crash-before", "crash-after", "409", "429", "500", "timeout", "lost")
-REPORTS = ("status", "Event", "ConfigMap")  # two calls of three: each is failed in fewer ways, to save time
-
-
-def hows(number, call):
-    """The ways in which a call is made to fail; over the calls every way has its turn."""
-    turns = HOWS[number % len(HOWS) :] + HOWS[: number % len(HOWS)]
-    if call.verb in REPORTS or call.kind in REPORTS:
-        return {"crash-after", turns[0]}
-    return {"crash-before", "crash-after", "409", turns[0]}
+from mishaps import HOWS, REPORTS, Beginnings, at_rest, carrying, end_of, hows
 
 
 async def first(story):
@@ -65,47 +32,18 @@ async def replaced(story):
     await story.run_until_reason("Stable")
 
 
-async def at_rest(story):
-    await first(story)
-    await story.run(65)
-
-
-async def carrying(story):
-    story.edit("longer", speculation={"numSpeculativeTokens": 5})
-    await story.run_until(lambda: story.weights.get("v2", 0) > 0)
-
-
 #: What has happened before a scenario begins.
 BEFORE = {first: (), promoted: (at_rest,), aborted: (at_rest, carrying), replaced: (at_rest, carrying)}
 
 
 @pytest.fixture(scope="module")
 def begin():
-    """Makes a story in which what comes before the scenario has happened; the same every time, and told only once."""
-    told = {}
+    beginnings = Beginnings()
 
     async def _begin(scenario, lag=0.0, way="service"):
-        before = BEFORE[scenario]
-        if (way, before) not in told:
-            story = told[way, before] = Story(**{"spec": SHORT, **WAYS[way]})
-            for number in (1, 2, 3):
-                story.behave(number, start=3.0)
-            for part in before:
-                await part(story)
-        return told[way, before].fork(lag)
+        return await beginnings.begin(BEFORE[scenario], lag, way)
 
     return _begin
-
-
-async def end_of(scenario, story, mishaps=None):
-    """Tell the scenario; `mishaps` says what goes wrong, by the number of the call. Returns what it comes to."""
-    for call, how in (mishaps or {}).items():
-        story.kube.fail_at(call, how)
-    await scenario(story)
-    await story.run(75)
-    assert story.watchdog.wrongs == [], f"{mishaps}\n{story.text()}"
-    assert story.fleet.lost == 0, f"{mishaps}\n{story.text()}"
-    return story.outcome()
 
 
 @pytest.mark.parametrize("scenario", [first, promoted, aborted, replaced])
@@ -145,7 +83,7 @@ async def test_nor_does_one_on_the_way_through_a_gateway(scenario, way, begin):
 async def test_many_failures_and_late_news_change_nothing_in_the_end(seed, begin):
     random = Random(seed)
     scenario = (promoted, aborted, replaced)[seed % 3]
-    way = sorted(WAYS)[seed % 7 % 3]
+    way = ("gateway", "service", "user")[seed % 7 % 3]
     end = await end_of(scenario, await begin(scenario, way=way))
     mishaps = {call: random.choice(HOWS) for call in range(1, 400) if random.random() < 0.2}
     story = await begin(scenario, lag=random.choice((0.0, 1.0, 4.0)), way=way)

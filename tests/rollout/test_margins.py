@@ -6,7 +6,7 @@ import pytest
 
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.judgement.verdict import Metric
-from specfleet.rollout.margins import last_shape, policy, remarks, resolvable
+from specfleet.rollout.margins import last_shape, policy, remarks, resolvable, widened
 from specfleet.rollout.shape import Shape
 from specfleet.telemetry.counters import Tally
 from specfleet.telemetry.evidence import EMPTY, Block
@@ -41,7 +41,8 @@ def test_a_margin_that_nobody_set_follows_the_pods_and_says_so():
     fleet = spec(replicas=4)
     assert policy(fleet).margin(Metric.SPEED) == 6
     assert policy(fleet).margin(Metric.ACCEPTANCE) == 5
-    assert list(remarks(fleet)) == [
+    assert list(remarks(fleet)) == []
+    assert list(widened(fleet)) == [
         "spec.rollout.analysis.margins.speedPercent is widened from 5 to 6: 2 canary and 2 stable pods at the last step"
         " resolve no less than 5.7"
     ]
@@ -60,6 +61,7 @@ def test_a_margin_that_the_user_set_stays():
     fleet = spec(replicas=4, rollout={"analysis": {"margins": {"speedPercent": 5}}})
     assert policy(fleet).margin(Metric.SPEED) == 5
     assert len(list(remarks(fleet))) == 1
+    assert list(widened(fleet)) == []
     assert list(remarks(spec(replicas=4, rollout={"analysis": {"margins": {"speedPercent": 9}}}))) == []
 
 
@@ -67,6 +69,7 @@ def test_many_pods_resolve_the_default():
     fleet = spec(replicas=16)
     assert policy(fleet).margin(Metric.SPEED) == 5
     assert list(remarks(fleet)) == []
+    assert list(widened(fleet)) == []
 
 
 def test_without_room_for_a_canary_that_is_the_remark():
@@ -89,8 +92,8 @@ def test_without_replicas_there_is_nothing_to_say():
 def test_first_tokens_have_a_margin_where_they_have_a_limit():
     lone = {"replicas": 1, "slo": {"timeToFirstTokenMs": 2000}}
     assert (policy(spec(**lone)).margin(Metric.TTFT), policy(spec(**lone)).ttft_limit) == (3, 2.0)
-    assert any("ttftPoints is widened from 2 to 3" in line for line in remarks(spec(**lone)))
-    assert not any("ttft" in line for line in remarks(spec(replicas=1)))
+    assert any("ttftPoints is widened from 2 to 3" in line for line in widened(spec(**lone)))
+    assert not any("ttft" in line for line in (*remarks(spec(replicas=1)), *widened(spec(replicas=1))))
     assert policy(spec(replicas=1)).ttft_limit is None
     assert policy(spec(replicas=1, slo={"timePerOutputTokenMs": 40})).ttft_limit is None
 

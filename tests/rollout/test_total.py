@@ -24,7 +24,7 @@ from specfleet.rollout.comparison import Comparison
 from specfleet.rollout.scene import ArmSeen, Seen
 from specfleet.rollout.world import revisions
 from specfleet.telemetry.counters import NUMBERS, Tally
-from specfleet.telemetry.evidence import EMPTY, Block
+from specfleet.telemetry.evidence import EMPTY, Block, from_json
 from story import Story
 
 SCHEMA = crd.schema()["properties"]["status"]
@@ -104,6 +104,18 @@ evidence = st.lists(st.builds(Block, blocks, blocks, st.sampled_from([None, 0.5,
 )
 
 
+def forged(found):
+    """What a hand may have made of the stored evidence."""
+    return corruptions(json.loads(found.to_json())).map(_read)
+
+
+def _read(document):
+    try:
+        return from_json(json.dumps(document))
+    except ValueError:
+        return EMPTY
+
+
 @TRIES
 @given(data=st.data())
 def test_whatever_was_measured(half_way, data):
@@ -128,7 +140,7 @@ def test_whatever_was_measured(half_way, data):
         since=st.floats(0, 1e10),
         stable=arm,
         canary=arm,
-        evidence=evidence,
+        evidence=evidence | forged(seen.evidence),
         evidence_of=st.just(seen.evidence_of),
         dropped=st.dictionaries(words, st.integers(-1, 10**9), max_size=3),
         probing=st.booleans(),

@@ -59,6 +59,7 @@ class FakeKube:
     _objects: dict[Place, Object] = field(default_factory=dict)
     _kinds: dict[str, dict[Place, Object]] = field(default_factory=dict)
     _applied: dict[Place, Object] = field(default_factory=dict)  # what the last server-side apply of it said
+    broken: dict[str, str] = field(default_factory=dict)  # verbs of which every call goes wrong, and how
     _failures: dict[int, str] = field(default_factory=dict)
     _version: int = 100
     _uids: int = 0
@@ -71,6 +72,7 @@ class FakeKube:
     def spare(self) -> None:
         """No more calls go wrong."""
         self._failures.clear()
+        self.broken.clear()
 
     def copy_from(self, other: "FakeKube") -> None:
         """Hold what another one holds."""
@@ -251,7 +253,7 @@ class FakeKube:
         return live
 
     def _before(self, verb: str, kind: str, name: str) -> str:
-        how = self._failures.pop(len(self.calls) + 1, "")
+        how = self._failures.pop(len(self.calls) + 1, self.broken.get(verb, ""))
         self.calls.append(Call(verb, kind, name, how))
         if how == "crash-before":
             raise Crash(f"before {verb} of {kind} {name}")

@@ -46,15 +46,16 @@ Watch = Annotated[bool, typer.Option("--watch", "-w", help="Look again every 2 s
 Timeout = Annotated[
     str | None,
     typer.Option(
-        help="Wait so long (90s, 10m, 1h) until the newest spec has settled: exit status 0; 1 if it is stalled, 3 if it"
-        " takes longer."
+        help="Wait so long (90s, 10m, 1h) until the newest spec has settled: exit status 0; 1 if it is stalled or"
+        " cannot be asked for, 3 if it takes longer."
     ),
 ]
 Files = Annotated[
-    list[str], typer.Option("--filename", "-f", metavar="FILE", help="YAML or JSON file, or - for stdin.")
+    list[str], typer.Option("--filename", "-f", metavar="FILE", help="YAML or JSON file, a folder of such, or - for stdin.")
 ]
-Strict = Annotated[bool, typer.Option("--strict", help="Findings are errors.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Findings are errors, and so is that no fleet is there.")]
 TIMED_OUT = 3  # exit status
+BLOCK_SECONDS = 60.0  # of recorded pages
 
 
 @app.command()
@@ -111,7 +112,9 @@ def replay_command(
     margin: Annotated[
         list[str] | None, typer.Option(metavar="NAME=NUMBER", help="Another margin, such as speed=3; may be repeated.")
     ] = None,
-    block: Annotated[float, typer.Option(min=1, max=3600, help="Seconds of a block; of pages.")] = 60,
+    block: Annotated[
+        float | None, typer.Option(min=1, max=3600, help="Seconds of a block; of pages. [default: 60]")
+    ] = None,
     differ: Annotated[
         bool, typer.Option("--draft-differently", help="The arms' method, length or schedule differ; of pages.")
     ] = False,
@@ -123,11 +126,13 @@ def replay_command(
     look, 5 not decided, 1 what was given cannot be read."""
     if sum(given is not None for given in (name, file, pages)) != 1:
         raise typer.BadParameter("give one of NAME, --filename and --pages")
+    if pages is None and (block is not None or differ):
+        raise typer.BadParameter("--block and --draft-differently are of --pages; evidence says both itself")
     margins = margin or []
 
     def run() -> None:
         if pages is not None:
-            found = again.of_pages(pages, block, not differ, margins)
+            found = again.of_pages(pages, block or BLOCK_SECONDS, not differ, margins)
         elif file is not None:
             found = again.of_file(file, content(file), margins)
         else:

@@ -213,6 +213,8 @@ def demands(case: Case, now: float) -> Iterator[Demand]:
     if step.cohort:
         yield from _cohort(case, left <= 0)
     else:
+        if case.fleet.status.get("reason") == Reason.SPLIT_NOT_HONOURED:
+            yield Demand(False, "the split", case.fleet.message)
         yield from _evidence(case, rollout.step >= len(case.steps) - 1, rollout.blocks_before)
 
 

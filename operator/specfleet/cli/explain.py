@@ -168,7 +168,7 @@ def _compared(case: Case) -> RenderableType:
     if case.policy and case.policy.ttft_limit is not None:
         table.add_row("  ttft", f"the share of first tokens that come later than {case.policy.ttft_limit:g} s")
     table.add_row("  acceptance", _acceptance(case))
-    blocks = count(len(case.record.evidence.blocks), "block")
+    blocks = count(case.record.evidence.seen, "block")
     return Group(Text.assemble(("What is compared", "bold"), (f"  {blocks} so far", "dim")), table)
 
 

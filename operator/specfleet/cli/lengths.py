@@ -106,7 +106,7 @@ def pods(case: Case) -> RenderableType:
     for arm in Arm:
         for name, tally in sorted(case.record.evidence.pods[arm].items()):
             table.add_row(f"  {arm}", name, *_contributed(tally))
-    blocks = count(len(case.record.evidence.blocks), "block") + (" of the last rollout" if case.past else "")
+    blocks = count(case.record.evidence.seen, "block") + (" of the last rollout" if case.past else "")
     title = Text.assemble(("Pods", "bold"), (f"  that contributed to {blocks}", "dim"))
     return Group(title, table, indented(_differing(case)))
 

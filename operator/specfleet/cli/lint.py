@@ -10,16 +10,18 @@ from specfleet.api import names
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.api.validation import findings, not_implemented, parse
 from specfleet.cli.around import Around, placed
+from specfleet.cli.pages import BadInput
 from specfleet.cli.unknown import unknown_fields
 from specfleet.cli.words import count, harmless
-from specfleet.rollout.margins import remarks
+from specfleet.rollout.margins import remarks, widened
 
-Severity = Literal["error", "finding", "not-implemented"]
+Severity = Literal["error", "finding", "note", "not-implemented"]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One problem. `where` is `file:document`, the document counted from 1; `says` begins with the field."""
+    """One problem. `where` is `file:line`, the first of the document; `says` begins with the field. A note needs nothing
+    to be done, and is no error under `strict` either."""
 
     where: str
     name: str
@@ -43,7 +45,7 @@ class Linted:
         """All of it in one line."""
         kinds = ", ".join(
             f"{number} {severity}" if severity == "not-implemented" else count(number, severity)
-            for severity in ("error", "finding", "not-implemented")
+            for severity in ("error", "finding", "note", "not-implemented")
             if (number := self.number(severity))
         )
         others = f", {count(self.others, 'other object')} ignored" if self.others else ""
@@ -70,8 +72,8 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def lint(files: Iterable[tuple[str, str]], strict: bool = False) -> Linted:
-    """Lint (name, text) pairs; `strict` makes findings errors. Raises nothing."""
+def lint(files: Iterable[tuple[str, str | BadInput]], strict: bool = False) -> Linted:
+    """Lint (name, text) pairs; `strict` makes findings errors, and files without a fleet one. Raises nothing."""
     found = [item for file, text in files for item in _resources(file, text)]
     around, others = Around(), 0
     for where, resource in found:
@@ -84,18 +86,27 @@ def lint(files: Iterable[tuple[str, str]], strict: bool = False) -> Linted:
         elif _is_ours(resource):
             lines += _problems(where, resource, strict, around)
     ours = sum(not isinstance(resource, Line) and _is_ours(resource) for _, resource in found)
+    if strict and not ours:
+        lines.append(Line("", "", "error", f"no {names.KIND} is in these files: look at their kind and apiVersion"))
     return Linted(tuple(lines), ours, others)
 
 
-def _resources(file: str, text: str) -> Iterator[tuple[str, Any]]:
+def _resources(file: str, text: str | BadInput) -> Iterator[tuple[str, Any]]:
     """(where, resource) of each document and of each item of a List; a Line where the rest cannot be read."""
+    if isinstance(text, BadInput):
+        yield file, Line(file, "", "error", str(text))
+        return
     where = f"{file}:1"
     try:
-        for number, document in enumerate(yaml.load_all(text, Loader=_Loader), 1):
-            where = f"{file}:{number + 1}"  # of the next one, should it fail
-            for resource in _items(document):
-                yield f"{file}:{number}", resource
+        loader = _Loader(text)
+        while loader.check_node():
+            node = loader.get_node()
+            where = f"{file}:{node.start_mark.line + 1}"
+            for resource in _items(loader.construct_document(node)):
+                yield where, resource
     except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{file}:{mark.line + 1}" if mark else where
         yield where, Line(where, "", "error", f"not YAML: {' '.join(str(error).split())}")
     except (ValueError, RecursionError):
         yield where, Line(where, "", "error", "not YAML: a value that cannot be read, or nested too deeply")
@@ -110,11 +121,10 @@ def _items(document: Any) -> list[Any]:
 
 
 def _is_ours(resource: Any) -> bool:
-    """Of our kind, and of our group or of none."""
-    if not isinstance(resource, Mapping) or resource.get("kind") != names.KIND:
+    """Of our kind or of our group: one of the two may be misspelt."""
+    if not isinstance(resource, Mapping):
         return False
-    version = resource.get("apiVersion")
-    return not isinstance(version, str) or version.partition("/")[0] == names.GROUP
+    return resource.get("kind") == names.KIND or str(resource.get("apiVersion")).partition("/")[0] == names.GROUP
 
 
 def _problems(where: str, resource: Mapping[str, Any], strict: bool, around: Around) -> Iterator[Line]:
@@ -122,6 +132,8 @@ def _problems(where: str, resource: Mapping[str, Any], strict: bool, around: Aro
     name = str(metadata.get("name", "")) if isinstance(metadata, Mapping) else ""
     if (version := resource.get("apiVersion")) != names.API_VERSION:
         yield Line(where, name, "error", f"apiVersion: {version!r}: must be {names.API_VERSION}; correct it")
+    if (kind := resource.get("kind")) != names.KIND:
+        yield Line(where, name, "error", f"kind: {kind!r}: must be {names.KIND}; correct it")
     yield from (Line(where, name, "error", said) for said in unknown_fields(resource.get("spec")))
     parsed = parse(resource)
     if not isinstance(parsed, SpecDecodeDeploymentSpec):
@@ -132,5 +144,6 @@ def _problems(where: str, resource: Mapping[str, Any], strict: bool, around: Aro
     advice: Severity = "error" if strict else "finding"
     advised = (*findings(parsed), *remarks(parsed), *around.findings(sdd, parsed.traffic))
     yield from (Line(where, name, advice, said) for said in advised)
+    yield from (Line(where, name, "note", said) for said in widened(parsed))
     for field in not_implemented(parsed):
         yield Line(where, name, "not-implemented", f"{field}: accepted, but without effect in this version")

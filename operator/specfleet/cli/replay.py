@@ -47,7 +47,7 @@ def _until(evidence: Evidence, count: int) -> Evidence:
 def _earlier(pods: Mapping[str, Tally], later: tuple[PairedBlock, ...], arm: Arm) -> dict[str, Tally]:
     """The sums per pod without what the arm did in the blocks of `later`."""
     whole = pool(pods)
-    gone = sum((block.stable if arm is Arm.STABLE else block.canary for block in later), Tally.zero())
+    gone = Tally.total([block.stable if arm is Arm.STABLE else block.canary for block in later])
     time = _share(gone.seconds, whole.seconds)
     shares = {
         name: _share(getattr(gone, name), getattr(whole, name)) if name in BLOCK_FIELDS else time for name in NUMBERS

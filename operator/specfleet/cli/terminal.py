@@ -16,13 +16,25 @@ from specfleet.cli.pages import BadInput
 from specfleet.cli.words import Shown
 
 
-def texts(files: list[str]) -> Iterator[tuple[str, str]]:
-    """The name and the text of each file; ends with one line where one cannot be read."""
+MANIFESTS = (".yaml", ".yml", ".json")  # what kubectl takes of a folder
+
+
+def texts(files: list[str]) -> Iterator[tuple[str, str | BadInput]]:
+    """The name and the text of each file, of a folder of each manifest in it and below; BadInput in the place of one
+    that cannot be read."""
     for file in files:
-        try:
-            yield (file, sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            fail(f"{file} cannot be read: {error.strerror if isinstance(error, OSError) else 'it is not UTF-8'}")
+        if file != "-" and Path(file).is_dir():
+            found = sorted(path for path in Path(file).rglob("*") if path.suffix in MANIFESTS and path.is_file())
+            yield from ((str(path), _text(str(path))) for path in found)
+        else:
+            yield file, _text(file)
+
+
+def _text(file: str) -> str | BadInput:
+    try:
+        return sys.stdin.buffer.read().decode() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        return BadInput(f"cannot be read: {error.strerror if isinstance(error, OSError) else 'it is not UTF-8'}")
 
 
 def content(file: str) -> bytes:

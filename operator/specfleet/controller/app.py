@@ -21,11 +21,10 @@ from specfleet.controller.recorder import Recorder
 from specfleet.controller.server import serve
 from specfleet.controller.settings import Settings, parse
 from specfleet.controller.survey import Survey
-from specfleet.controller.telemetry import Telemetry, Unreachable
+from specfleet.controller.telemetry import Telemetry
 from specfleet.controller.vllm import VllmClient
 from specfleet.controller.workqueue import WorkQueue
 from specfleet.plan import REST_SECONDS
-from specfleet.rollout.world import Pod
 
 STALLED = 300.0  # seconds after it was due in which a pass must be over, or the process counts as stuck
 
@@ -63,7 +62,13 @@ class App:
         self.kube = KubeClient(settings.namespaces, self.lease.held)
         self.vllm = VllmClient(self.kube)
         self.telemetry = Telemetry(
-            self._scrape, self.vllm.ask, time.time, self.queue.add, self.metrics.checked, settings.probing
+            self.vllm.scrape,
+            self.vllm.ask,
+            time.time,
+            news=self.queue.add,
+            checked=self.metrics.checked,
+            unread=self.metrics.scrape_failures.inc,
+            probing=settings.probing,
         )
         recorder = Recorder(self.kube, settings.identity, time.time)
         self.reconciler = Reconciler(
@@ -134,13 +139,6 @@ class App:
         if after == REST_SECONDS:  # those that began together would be looked at together for ever
             after *= random.uniform(0.9, 1.0)
         return after
-
-    async def _scrape(self, pod: Pod) -> bytes:
-        try:
-            return await self.vllm.scrape(pod)
-        except Unreachable:
-            self.metrics.scrape_failures.inc()
-            raise
 
     async def _resync(self) -> None:
         """Replace the cache by a LIST of each kind: watches may have missed that something vanished."""

@@ -167,7 +167,7 @@ class KubeClient:
 
 def _path(resource: Resource, namespace: str, name: str = "") -> str:
     parts = [resource.root]
-    if namespace and resource.kind != "Namespace":
+    if namespace:
         parts += ["namespaces", namespace]
     return "/".join([*parts, resource.plural, *([name] if name else [])])
 

@@ -66,7 +66,8 @@ class Metrics:
             return
         weight = str(plan.status.get("weight") or "0%").rstrip("%")
         self.weight.labels(key.namespace, key.name).set(float(weight) / 100)
-        self.tokens_per_step.remove_by_labels({"namespace": key.namespace, "name": key.name})
+        for measured in (self.tokens_per_step, self.spread):  # what is no longer known goes
+            measured.remove_by_labels({"namespace": key.namespace, "name": key.name})
         for length, tokens in enumerate(plan.tokens_per_step, start=1):
             self.tokens_per_step.labels(key.namespace, key.name, str(length)).set(tokens)
         for metric, spread in plan.spread.items():

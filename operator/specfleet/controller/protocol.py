@@ -44,8 +44,7 @@ LEASE = Resource("Lease", "coordination.k8s.io/v1", "leases")
 EVENT = Resource("Event", "v1", "events")
 SECRET = Resource("Secret", "v1", "secrets")
 NODE = Resource("Node", "v1", "nodes")
-NAMESPACE = Resource("Namespace", "v1", "namespaces")
-RESOURCES: Mapping[str, Resource] = {item.kind: item for item in (*WATCHED, LEASE, EVENT, SECRET, NAMESPACE)}
+RESOURCES: Mapping[str, Resource] = {item.kind: item for item in (*WATCHED, LEASE, EVENT, SECRET)}
 
 
 class ApiError(Exception):

@@ -15,7 +15,7 @@ from specfleet.rollout.report import matters
 from specfleet.rollout.world import Raw
 
 MEMORY = "ConfigMap"  # the kind that keeps decisions
-SOON = 0.2  # seconds until another look after a conflict: the cache is about to learn of it
+SOON, LATER = 0.2, 10.0  # seconds until another look after a conflict: the cache is about to learn of it, or is late
 WORDING_SECONDS = 20.0  # between two writes of a status in which nothing but counts, wording and figures changed
 TERMINATING_SECONDS = 60.0  # then it is tried again: a namespace may be made anew under the same name
 TAKEN_SECONDS = 30.0  # between two tries of a name that someone else has
@@ -35,6 +35,7 @@ class Reconciler:
     planned: Callable[[Key, Plan], None]  # told of every plan, for the operator's own metrics
     clock: Callable[[], float]
     reported: dict[Key, float] = field(default_factory=dict)  # when a status was last written
+    conflicts: dict[Key, int] = field(default_factory=dict)  # one after the other
     terminating: dict[str, float] = field(default_factory=dict)  # by namespace, until when that counts
 
     async def reconcile(self, key: Key) -> float | None:
@@ -43,6 +44,7 @@ class Reconciler:
         if sdd is None:
             self.telemetry.forget(key)
             self.reported.pop(key, None)
+            self.conflicts.pop(key, None)
             return None
         objects = self.cache.objects(key, sdd["metadata"]["uid"])
         seen = replace(await self.telemetry.observe(key, objects), rival=self.cache.rival(key))
@@ -65,7 +67,17 @@ class Reconciler:
         await self._report(key, sdd, planned)
         if failure and refused:
             raise failure
-        return SOON if failure else (TAKEN_SECONDS if taken else planned.next)
+        if failure:
+            return self._after_conflict(key)
+        self.conflicts.pop(key, None)
+        return TAKEN_SECONDS if taken else planned.next
+
+    def _after_conflict(self, key: Key) -> float:
+        """Seconds until another look. They grow: a watch may be far behind, and a webhook that refuses is not told from
+        an object that has changed."""
+        before = self.conflicts.get(key, 0)
+        self.conflicts[key] = before + 1
+        return min(LATER, SOON * 2.0 ** min(before, 10))
 
     async def _apply(self, key: Key, planned: Plan) -> tuple[int, tuple[str, ...], ApiError | None]:
         """Write in order and stop at the first failure: how many were written, names that are not ours, what failed."""
@@ -110,22 +122,27 @@ class Reconciler:
         return (f"{write.kind}/{write.name}",)
 
     async def _report(self, key: Key, sdd: Raw, planned: Plan) -> None:
-        if planned.status is not None and self._worth_writing(key, sdd.get("status") or {}, planned.status):
-            try:
-                meta = sdd["metadata"]
-                self.cache.put(await self.kube.patch_status(key.namespace, key.name, planned.status, meta["uid"]))
-            except Missing:
-                self.cache.drop(SDD.kind, key.namespace, key.name)
-                return
+        failure = None
+        try:
+            await self._write_status(key, sdd, planned.status)
+        except Missing:
+            self.cache.drop(SDD.kind, key.namespace, key.name)
+            return
+        except ApiError as error:
+            failure = error  # the decisions are made, and told once: an event does not wait for a status
         for event in planned.events:
             await self.recorder.record(sdd, event)
+        if failure:
+            raise failure
+
+    async def _write_status(self, key: Key, sdd: Raw, status: Object | None) -> None:
+        if status is not None and self._worth_writing(key, sdd.get("status") or {}, status):
+            self.cache.put(await self.kube.patch_status(key.namespace, key.name, status, sdd["metadata"]["uid"]))
+            self.reported[key] = self.clock()
 
     def _worth_writing(self, key: Key, before: Object, after: Object) -> bool:
         """News is written at once; counts, wording and measured figures, which move at every look, now and then."""
         if before == after:
             return False
         now = self.clock()
-        if not matters(before, after) and 0 <= now - self.reported.get(key, 0.0) < WORDING_SECONDS:
-            return False
-        self.reported[key] = now
-        return True
+        return matters(before, after) or not 0 <= now - self.reported.get(key, 0.0) < WORDING_SECONDS

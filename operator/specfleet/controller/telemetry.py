@@ -61,7 +61,8 @@ class _Watch:
 
 class Telemetry:
     """Measures when a pass looks, at most once an interval; `news(key)` is called when a pod has answered its probes,
-    and `checked` when halves of a stable revision's pods were compared. Without `probing` none is asked."""
+    `checked` when halves of a stable revision's pods were compared, and `unread` for every page that could not be read.
+    Without `probing` no pod is asked."""
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class Telemetry:
         clock: Callable[[], float],
         news: Callable[[Key], None],
         checked: Callable[[Key, Checked], None] = lambda key, found: None,
+        unread: Callable[[], None] = lambda: None,
         probing: bool = True,
     ) -> None:
         self._scrape = scrape
@@ -77,6 +79,7 @@ class Telemetry:
         self._clock = clock
         self._news = news
         self._checked = checked
+        self._unread = unread
         self._probing = probing
         self._watches: dict[Key, _Watch] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
@@ -195,6 +198,7 @@ class Telemetry:
             try:
                 return _Page(parse(await self._scrape(pod)), watch.probes.asked(pod))
             except (Unreachable, MalformedPage) as error:
+                self._unread()
                 return f"{pod.name}: {error}"
 
 

@@ -15,6 +15,7 @@ MIN_DRAFTS = 200
 MIN_ACCEPTANCE = 0.10  # of the first drafted token: below that a drafter is broken, not merely poor
 MAX_ERROR_SHARE = 0.05
 MIN_ERRORS = 5
+EXCUSE_ERRORS = 2  # on stable; a single one is chance
 LIKE_ERRORS = 2  # times stable's share: what is no more than that is not the canary's own fault
 MAX_UNPREDICTED = 5.0  # percent of stable's KV cache, beyond what was predicted
 STUCK_SECONDS = 30.0  # without an engine step; a long prompt that is alone takes some, and has no output meanwhile
@@ -191,8 +192,7 @@ def _erroring(canary: ArmFacts, stable: ArmFacts | None) -> str:
     share = _high_errors(canary)
     if share is None or canary.last is None or canary.last.http_errors < MIN_ERRORS:
         return ""
-    excuse = None if stable is None else _high_errors(stable)
-    if excuse is not None and share <= LIKE_ERRORS * excuse:
+    if stable is not None and share <= LIKE_ERRORS * _shared_errors(stable):
         return ""
     counts = f"{canary.last.http_errors:.0f} of {canary.last.http_requests:.0f} requests"
     return f"{counts} in the last scrape answered 5xx: {100 * share:.1f} %, above {100 * MAX_ERROR_SHARE:.0f} %"
@@ -202,6 +202,12 @@ def _high_errors(arm: ArmFacts) -> float | None:
     """Share of errors in the last scrape if it is known and too high; else None."""
     share = None if arm.last is None else error_share(arm.last)
     return share if share is not None and share > MAX_ERROR_SHARE else None
+
+
+def _shared_errors(stable: ArmFacts) -> float:
+    """The share of errors of which stable is seen to suffer too; 0 where that may be chance."""
+    share = _high_errors(stable)
+    return share if share is not None and stable.last and stable.last.http_errors >= EXCUSE_ERRORS else 0.0
 
 
 def _stuck(canary: ArmFacts, _: ArmFacts | None) -> str:

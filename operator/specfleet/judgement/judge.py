@@ -170,7 +170,7 @@ def _informing(ratio: Ratio, blocks: Sequence[PairedBlock]) -> list[Row]:
     return [
         (below_c * (part := below_s / (below_c + below_s)), above_c * part, above_s * (1 - part))
         for above_c, below_c, trials_c, above_s, below_s, trials_s in zip(*columns, strict=True)
-        if below_c > 0 and trials_c > 0 and below_s > 0 and trials_s > 0
+        if below_c and trials_c and below_s and trials_s  # no counter is negative
     ]
 
 

@@ -16,7 +16,7 @@ from specfleet.judgement.judge import Policy, judge
 from specfleet.judgement.spread import pod_spread
 from specfleet.judgement.verdict import Metric, Outcome
 from specfleet.telemetry.counters import Tally
-from specfleet.telemetry.evidence import Arm, Evidence, PairedBlock
+from specfleet.telemetry.evidence import Arm, Evidence, PairedBlock, rounded
 
 BLOCK_SECONDS = 120.0  # two ticks of a fleet at rest
 LOOKS = (10, 20, 30)  # blocks; as in a rollout an alarm at any look counts. 30 are an hour
@@ -88,7 +88,7 @@ class SelfChecker:
             self._open[pod] = self._open.get(pod, Tally.zero()) + delta
         if self._seconds + seconds / 2 < BLOCK_SECONDS:
             return
-        self._blocks.append(array("d", [value for pod in pods for value in _row(self._open[pod])]))
+        self._blocks.append(array("d", [value for pod in pods for value in _row(rounded(self._open[pod]))]))
         self._seconds, self._open = 0.0, {}
         if len(self._blocks) == LOOKS[-1]:
             self._turn()
@@ -127,7 +127,7 @@ class SelfChecker:
             tuple(_tally(row[start : start + width]) for start in range(0, len(row), width)) for row in self._blocks
         )
         sums = tuple(
-            {pod: sum((block[index] for block in blocks[:look]), Tally.zero()) for index, pod in enumerate(self._pods)}
+            {pod: Tally.total([block[index] for block in blocks[:look]]) for index, pod in enumerate(self._pods)}
             for look in LOOKS
         )
         self._hour, self._blocks = _Hour(self._pods, blocks, sums), []
@@ -174,7 +174,7 @@ def _looks(hour: _Hour, canary: frozenset[str]) -> Iterator[Evidence]:
 
 
 def _pool(block: tuple[Tally, ...], chosen: list[int]) -> Tally:
-    return sum((block[index] for index in chosen[1:]), block[chosen[0]])
+    return Tally.total([block[index] for index in chosen])
 
 
 def _row(tally: Tally) -> tuple[float, ...]:

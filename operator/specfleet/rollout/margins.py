@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 
+from specfleet.api.rollout import Margins
 from specfleet.api.v1alpha1 import SpecDecodeDeploymentSpec
 from specfleet.judgement.judge import Policy, resolvable_margin
 from specfleet.judgement.verdict import Metric
@@ -80,10 +81,9 @@ def resolvable(
 def remarks(
     spec: SpecDecodeDeploymentSpec, measured: Mapping[Metric, float] | None = None, begun: Shape | None = None
 ) -> Iterator[str]:
-    """What to know about the margins of a rollout: each that was widened, and each that cannot be resolved.
+    """What must be changed before a canary can be proven: each margin that the last step's pods cannot resolve.
 
-    `measured` is what `resolvable` made of evidence. It moves with every block, so it is said in whole numbers: these
-    hardly do, and status is written when they do.
+    `measured` is what `resolvable` made of evidence.
     """
     shape = last_shape(spec)
     if not spec.replicas:
@@ -92,28 +92,42 @@ def remarks(
         alone = "spec.rollout.maxSurge leaves no room for a canary beside the only pod of stable: it waits for Promote"
         yield f"{alone}, and then {outage(spec.pod.startup_seconds)}; allow a surge or add replicas"
         return
-    for metric, least in (measured or resolvable(spec)).items():
-        yield from _remark(spec, metric, shape, math.ceil(least) if measured else least, begun)
+    for metric, least in _least(spec, measured).items():
+        used = _margin(spec, metric, begun or shape)
+        if used < least:
+            best = f"set {math.ceil(least)}, or add replicas"
+            yield f"{_name(metric)} is {used:g}, but {_resolve(shape, least)}: no canary may ever be proven; {best}"
+
+
+def widened(
+    spec: SpecDecodeDeploymentSpec, measured: Mapping[Metric, float] | None = None, begun: Shape | None = None
+) -> Iterator[str]:
+    """What to know, though nothing need be done: each margin that the user did not set and that follows the pods."""
+    shape = last_shape(spec)
+    if not spec.replicas or shape is None:
+        return
+    for metric, least in _least(spec, measured).items():
+        plan, given = begun or shape, getattr(spec.rollout.analysis.margins, FIELDS[metric])
+        used = _margin(spec, metric, plan)
+        if given < used and least <= used:
+            expected = resolvable_margin(plan.canary, plan.stable, metric)
+            yield f"{_name(metric)} is widened from {given:g} to {used:g}: {_resolve(plan, expected)}"
+
+
+def _least(spec: SpecDecodeDeploymentSpec, measured: Mapping[Metric, float] | None) -> Mapping[Metric, float]:
+    """The smallest margins that can be resolved; measured ones, which move with every block, in whole numbers: these
+    hardly do, and status is written when they do."""
+    return {metric: math.ceil(least) for metric, least in measured.items()} if measured else resolvable(spec)
+
+
+def _name(metric: Metric) -> str:
+    return f"spec.rollout.analysis.margins.{Margins.model_fields[FIELDS[metric]].alias}"
 
 
 def _judged(spec: SpecDecodeDeploymentSpec, metric: Metric) -> bool:
     if metric is Metric.TTFT:
         return bool(spec.slo and spec.slo.time_to_first_token)
     return metric is not Metric.ACCEPTANCE or spec.speculation.method != "none"
-
-
-def _remark(
-    spec: SpecDecodeDeploymentSpec, metric: Metric, shape: Shape, least: float, begun: Shape | None
-) -> Iterator[str]:
-    margins, plan, field = spec.rollout.analysis.margins, begun or shape, FIELDS[metric]
-    given, used = getattr(margins, field), _margin(spec, metric, plan)
-    name = f"spec.rollout.analysis.margins.{type(margins).model_fields[field].alias}"
-    if used < least:
-        best = f"set {math.ceil(least)}, or add replicas"
-        yield f"{name} is {used:g}, but {_resolve(shape, least)}: no canary may ever be proven; {best}"
-    elif used > given:
-        expected = resolvable_margin(plan.canary, plan.stable, metric)
-        yield f"{name} is widened from {given:g} to {used:g}: {_resolve(plan, expected)}"
 
 
 def _resolve(shape: Shape, least: float) -> str:

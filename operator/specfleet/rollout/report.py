@@ -20,7 +20,7 @@ from specfleet.rollout.conditions import conditions, refused, told
 from specfleet.rollout.course import Course
 from specfleet.rollout.figures import measured, resolved
 from specfleet.rollout.judged import metric, self_check, time_to_decision
-from specfleet.rollout.margins import begun_with, max_blocks, remarks
+from specfleet.rollout.margins import begun_with, max_blocks, remarks, widened
 from specfleet.rollout.orders import ignored
 from specfleet.rollout.routefindings import route_findings
 from specfleet.rollout.scene import Scene
@@ -88,7 +88,8 @@ def _news(status: Mapping[str, Any]) -> list[Any]:
 def _findings(scene: Scene, least: Mapping[Metric, float]) -> tuple[str, ...]:
     objects, route = scene.objects, scene.routing.route
     around = route_findings(scene.sdd, scene.spec.traffic, route, objects.gateways, objects.neighbours)
-    margins = remarks(scene.spec, least, begun_with(scene.memory.rollout))
+    begun = begun_with(scene.memory.rollout)
+    margins = (*remarks(scene.spec, least, begun), *widened(scene.spec, least, begun))
     return (*findings(scene.spec), *margins, *around)
 
 

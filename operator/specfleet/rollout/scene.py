@@ -26,8 +26,8 @@ class ArmSeen:
     """What the scraper saw of one arm, and of which revision.
 
     `fell` says that its acceptance did, from one scrape to the next. `kv_tokens` fit into the smallest KV cache of its
-    pods, None where one does not say. `unreachable` says why no ready pod of it answers,
-    empty if one does; and for how many seconds that has been so.
+    pods, None where one does not say. `unreachable` says which pod does not answer that must (any of a canary's; of
+    stable it is enough that one does), empty if none; and for how many seconds no pod of the arm has answered.
     """
 
     revision: str = ""

@@ -1,10 +1,11 @@
 """Turns two samples of one server into what happened between them, unless its counters started again. Pure."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import zip_longest
-from operator import add, attrgetter
+from operator import attrgetter
 from typing import Self
 
 from specfleet.telemetry.asked import NOTHING, Asked
@@ -29,6 +30,7 @@ COUNTERS = (
 # The HTTP server makes a series with the first request of its handler and status: absent means 0 there, and only there.
 _LAZY = frozenset(("http_requests", "http_errors"))
 NUMBERS = (*COUNTERS, "seconds", "timed", "late")  # of a Tally, in the order of its fields
+_sum = partial(sum, start=0.0)
 _numbers: Callable[["Tally"], tuple[float, ...]] = attrgetter(*NUMBERS)
 
 
@@ -80,14 +82,19 @@ class Tally:
         """The NUMBERS in their order."""
         return _numbers(self)
 
-    def __add__(self, other: "Tally") -> "Tally":
-        return Tally(
-            *map(add, _numbers(self), _numbers(other)),
-            per_position=tuple(
-                mine + theirs for mine, theirs in zip_longest(self.per_position, other.per_position, fillvalue=0.0)
-            ),
-            speculating=self.speculating or other.speculating,
+    @classmethod
+    def total(cls, tallies: Sequence["Tally"]) -> Self:
+        """Their sum, in their order; zero of none."""
+        if not tallies:
+            return cls.zero()
+        return cls(  # by columns, since every block of every deployment is summed
+            *map(_sum, zip(*map(_numbers, tallies), strict=True)),
+            per_position=tuple(map(_sum, zip_longest(*(each.per_position for each in tallies), fillvalue=0.0))),
+            speculating=any(each.speculating for each in tallies),
         )
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally.total((self, other))
 
 
 def difference(

@@ -136,11 +136,11 @@ def from_json(text: str) -> Evidence:
 
 def pool(tallies: Mapping[str, Tally]) -> Tally:
     """Sum over pods, in the order of their names so that the same pods always give the same floats."""
-    return sum((tallies[pod] for pod in sorted(tallies)), Tally.zero())
+    return Tally.total([tallies[pod] for pod in sorted(tallies)])
 
 
 def _pooled(tallies: Mapping[str, Tally]) -> Tally:
-    total = _rounded(pool(tallies))
+    total = rounded(pool(tallies))
     numbers = (getattr(total, name) if name in BLOCK_FIELDS else 0.0 for name in POD_FIELDS)
     return Tally(*numbers, per_position=total.per_position[:1])
 
@@ -152,16 +152,21 @@ def _without(tally: Tally) -> Tally:
 def _joined(sums: Mapping[str, Tally], more: Mapping[str, Tally]) -> dict[str, Tally]:
     joined = dict(sums)
     for pod, tally in more.items():
-        joined[pod] = _rounded(joined.get(pod, Tally.zero()) + tally)
+        joined[pod] = rounded(joined.get(pod, Tally.zero()) + tally)
     return joined
 
 
-def _rounded(tally: Tally) -> Tally:
+def rounded(tally: Tally) -> Tally:
+    """To DECIMALS: what is nearly nothing is nothing, and no denominator."""
     return Tally(
-        *(round(value, DECIMALS) for value in tally.numbers()),
-        per_position=tuple(round(value, DECIMALS) for value in tally.per_position),
+        *map(_round, tally.numbers()),
+        per_position=tuple(map(_round, tally.per_position)),
         speculating=tally.speculating,
     )
+
+
+def _round(value: float) -> float:
+    return value if value.is_integer() else round(value, DECIMALS)  # most are whole, and rounding is slow
 
 
 def _side(tally: Tally) -> list[float]:
