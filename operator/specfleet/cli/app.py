@@ -51,7 +51,7 @@ Timeout = Annotated[
     ),
 ]
 Files = Annotated[
-    list[str], typer.Option("--filename", "-f", metavar="FILE", help="YAML or JSON file, a folder of such, or - for stdin.")
+    list[str], typer.Option("--filename", "-f", metavar="FILE", help="YAML or JSON, a folder of it, or - for stdin.")
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Findings are errors, and so is that no fleet is there.")]
 TIMED_OUT = 3  # exit status

@@ -20,8 +20,8 @@ Severity = Literal["error", "finding", "note", "not-implemented"]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One problem. `where` is `file:line`, the first of the document; `says` begins with the field. A note needs nothing
-    to be done, and is no error under `strict` either."""
+    """One problem. `where` is `file:line`, the first of the document; `says` begins with the field. A note asks for
+    nothing, and is no error under `strict` either."""
 
     where: str
     name: str
@@ -101,6 +101,7 @@ def _resources(file: str, text: str | BadInput) -> Iterator[tuple[str, Any]]:
         loader = _Loader(text)
         while loader.check_node():
             node = loader.get_node()
+            assert node is not None, "check_node has said so"
             where = f"{file}:{node.start_mark.line + 1}"
             for resource in _items(loader.construct_document(node)):
                 yield where, resource

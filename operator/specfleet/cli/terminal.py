@@ -15,7 +15,6 @@ from specfleet.cli.kubectl import KubectlError
 from specfleet.cli.pages import BadInput
 from specfleet.cli.words import Shown
 
-
 MANIFESTS = (".yaml", ".yml", ".json")  # what kubectl takes of a folder
 
 

@@ -68,6 +68,8 @@ def differs(desired: Mapping[str, Any], live: Mapping[str, Any]) -> str | None:
 
 
 def _value(path: tuple[str, ...], desired: Any, live: Any) -> str | None:
+    if type(desired) is type(live) and desired == live:
+        return None  # most of it, compared at once
     if path == ("spec", "selector"):
         return None if desired == live else _text(path, desired, live)
     if isinstance(desired, Mapping) and isinstance(live, Mapping):
