@@ -7,7 +7,7 @@ PYTEST := .venv/bin/pytest
 .PHONY: help demo demo-vllm test e2e e2e-gateway-short e2e-full bench-control bench-gateway bench-judge lint generate lock \
   cluster clean
 help: ## this list
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 19
 
 demo: .venv/.ready ## the main job end to end on a real Kubernetes: a canary is promoted, a broken drafter is not
 	@$(PY) e2e/demo.py

@@ -11,7 +11,7 @@ from specfleet.api.validation import parse
 
 FOLDER = Path(__file__).parents[2] / "docs" / "gitops" / "argocd"
 ACTIONS = ("promote", "abort", "pause", "resume")
-LESSER = {Reason.NOT_IMPLEMENTED, Reason.CONFIG_ACCEPTED, Reason.TEMPLATE_CHANGED}  # never of Ready
+LESSER = {Reason.NOT_IMPLEMENTED, Reason.CONFIG_ACCEPTED, Reason.TEMPLATE_CHANGED, Reason.FINDINGS}  # never of Ready
 #: No story reaches them; made from a recorded one.
 UNRECORDED = {
     Reason.INSUFFICIENT_OVERLAP,

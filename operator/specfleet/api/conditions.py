@@ -26,6 +26,7 @@ class Type(StrEnum):
     STALLED = "Stalled", "Nothing moves until a person acts: an aborted canary, an invalid spec, a taken name."
     CONFIG_VALID = "ConfigValid", "The spec was accepted; when False, the last valid one stays in force."
     NOT_IMPLEMENTED = "NotImplemented", "The spec sets fields that this version accepts but does not act on yet."
+    HAS_FINDINGS = "HasFindings", "Something in the spec or around its route may spoil a rollout: status.findings."
     TEMPLATE_OUTDATED = "TemplateOutdated", "A restart would change the pods: this operator renders them differently."
 
 

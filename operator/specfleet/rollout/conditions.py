@@ -29,8 +29,11 @@ def told(scene: Scene, course: Course, problems: tuple[str, ...]) -> Note:
     return _hindered(scene, problems) or _awake(course.hold, scene.sdd.get("status") or {})
 
 
-def conditions(scene: Scene, hold: Note, problems: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Every condition, as `hold` has it; `problems` say why the newest spec is not in force."""
+def conditions(
+    scene: Scene, hold: Note, problems: tuple[str, ...], findings: tuple[str, ...] = ()
+) -> list[dict[str, Any]]:
+    """Every condition, as `hold` has it; `problems` say why the newest spec is not in force, `findings` what in the
+    one that is may spoil a rollout."""
     generation = int(scene.sdd["metadata"].get("generation", 0))
 
     def say(type: Type, value: bool, reason: Reason, message: str) -> dict[str, Any]:
@@ -52,6 +55,8 @@ def conditions(scene: Scene, hold: Note, problems: tuple[str, ...]) -> list[dict
     if missing := not_implemented(scene.spec):
         text = f"accepted, but without effect in this version: {', '.join(missing)}"
         said.append(say(Type.NOT_IMPLEMENTED, True, Reason.NOT_IMPLEMENTED, text))
+    if findings:
+        said.append(say(Type.HAS_FINDINGS, True, Reason.FINDINGS, "; ".join(findings)))
     if outdated := _outdated(scene):
         text = f"a restart would change the pods: {outdated}"
         said.append(say(Type.TEMPLATE_OUTDATED, True, Reason.TEMPLATE_CHANGED, text))

@@ -27,6 +27,8 @@ from specfleet.rollout.scene import Scene
 from specfleet.rollout.waiting import reachable_percent
 from specfleet.rollout.world import Raw, Revision, rfc3339
 
+MAX_FINDINGS = 32  # what the schema admits
+
 
 def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -> dict[str, Any]:
     """The whole status, camelCase, without anything unknown. `problems` say why the newest spec is not in force."""
@@ -34,9 +36,10 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
     hold = told(scene, course, problems)
     stable, canary = scene.roles.stable, scene.roles.canary
     judged, least = course.verdict.metrics if course.verdict else (), resolved(scene, course)
+    found = _findings(scene, least)
     known: dict[str, Any] = {
         "observedGeneration": _generation(scene.sdd),
-        "conditions": merge(old.get("conditions") or (), conditions(scene, hold, problems), time),
+        "conditions": merge(old.get("conditions") or (), conditions(scene, hold, problems, found), time),
         "reason": str(hold.reason),
         "message": shortened(hold.message),
         "replicas": min(scene.spec.replicas, sum(item.ready for item in scene.revisions.values())),
@@ -56,7 +59,7 @@ def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -
         "selfCheck": self_check(scene.seen.check, old, begins=canary is not None and not old.get("canary")),
         "decisions": [_decision(item) for item in reversed(course.memory.decisions)] or None,
         "lastHandledAction": _action(scene, course),
-        "findings": list(dict.fromkeys(shortened(text) for text in _findings(scene, least)))[:32] or None,
+        "findings": [*found, *_notes(scene, least)][:MAX_FINDINGS] or None,
         **measured(scene, old),
     }
     return {key: value for key, value in known.items() if value is not None}
@@ -86,11 +89,16 @@ def _news(status: Mapping[str, Any]) -> list[Any]:
 
 
 def _findings(scene: Scene, least: Mapping[Metric, float]) -> tuple[str, ...]:
+    """What should be changed, each once."""
     objects, route = scene.objects, scene.routing.route
     around = route_findings(scene.sdd, scene.spec.traffic, route, objects.gateways, objects.neighbours)
-    begun = begun_with(scene.memory.rollout)
-    margins = (*remarks(scene.spec, least, begun), *widened(scene.spec, least, begun))
-    return (*findings(scene.spec), *margins, *around)
+    margins = remarks(scene.spec, least, begun_with(scene.memory.rollout))
+    return tuple(dict.fromkeys(map(shortened, (*findings(scene.spec), *margins, *around))))[:MAX_FINDINGS]
+
+
+def _notes(scene: Scene, least: Mapping[Metric, float]) -> Iterator[str]:
+    """What asks for nothing to be done."""
+    return map(shortened, widened(scene.spec, least, begun_with(scene.memory.rollout)))
 
 
 def _left(scene: Scene, item: MetricVerdict) -> str | None:
