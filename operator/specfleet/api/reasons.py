@@ -202,7 +202,7 @@ class Reason(StrEnum):
     # Reasons of the lesser conditions.
     CONFIG_ACCEPTED = "ConfigAccepted", "state", "The spec is valid and in force.", "Nothing."
     FINDINGS = (
-        "Findings", "state", "The spec is in force; what is listed may keep a canary from being proven, or cut streams.",
+        "Findings", "state", "The spec is in force; what is listed may spoil a rollout, or cut streams.",
         "Do what each finding says; `kubectl specfleet lint` tells most of them before you apply.",
     )  # fmt: skip
     TEMPLATE_CHANGED = (
