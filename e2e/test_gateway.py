@@ -20,6 +20,8 @@ STEPS = (10, 33, 50)
 DETECTION = 3.0  # seconds until errors are seen: two scrapes, a second each, and a pass
 ENDPOINT = 6.0  # until no gateway chooses a pod that has died
 GONE = 150  # until a canary is gone: two times the drain, and its streams
+FEW = 30.0  # short completions a second
+STILL = 30.0  # seconds without an engine step that make a canary stuck
 PLOT = os.environ.get("PLOT")
 
 NewCrowd = Callable[..., Any]  # (name, **manifest) -> context manager of a Crowd
@@ -33,12 +35,12 @@ def new_crowd(gateway_stage: Stage, request: pytest.FixtureRequest) -> Iterator[
     stage.say(f"--- {request.node.name.removeprefix('test_').replace('_', ' ')}")
 
     @contextmanager
-    def make(name: str, traffic: dict[str, Any] | None = None, **rollout: Any) -> Iterator[Crowd]:
+    def make(name: str, traffic: dict[str, Any] | None = None, rate: float = RATE, **rollout: Any) -> Iterator[Crowd]:
         host = f"{name}.example.com"
         fleet = Fleet(stage, name)
         made.callback(fleet.remove)
         fleet.apply(crowded(name, {"gateway": gateway.parent, "hostnames": [host], **(traffic or {})}, **rollout))
-        with crowd(fleet, host) as clients:
+        with crowd(fleet, host, rate) as clients:
             yield clients
 
     with ExitStack() as made:
@@ -61,6 +63,16 @@ def test_rollouts_and_aborts_side_by_side(new_crowd: NewCrowd) -> None:
         running = [stories.submit(rollouts, up), stories.submit(aborts, down)]
         for story in as_completed(running):
             story.result()
+
+
+def test_canaries_that_are_broken_as_servers(new_crowd: NewCrowd) -> None:
+    """Fewer requests than elsewhere: all that a canary has in hand while it stands still are open at the same time, and
+    a gateway's default limit for that is soon reached."""
+    with new_crowd("broken", rate=FEW, weights=(33,)) as clients:
+        incorrect(clients)
+        stuck(clients)
+        dead(clients)
+        at_most(clients, 3)
 
 
 def rollouts(clients: Crowd) -> None:
@@ -214,6 +226,65 @@ def slow(clients: Crowd) -> None:
     left(clients, canary, "slow")
     assert fleet.aborted(canary).startswith("CanaryRegressed")
     clients.none_failed("an abort for speed")
+
+
+def incorrect(clients: Crowd) -> None:
+    """The canary answers nonsense from the beginning: nobody gets any of it."""
+    fleet, before = clients.fleet, clients.fleet.newest()
+    env = fleet.spec()["engine"]["env"]
+    fleet.edit({"engine": {"env": [*env, {"name": "VLLM_SIM_GARBAGE", "value": "1"}]}})
+    fleet.wait("new revision", 30, lambda: fleet.newest() != before)
+    canary = fleet.newest()
+    fleet.wait("abort", GONE, lambda: bool(fleet.aborted(canary)))
+    assert not any(look.share(canary) for look in fleet.log.looks)
+    left(clients, canary, "nonsense")
+    assert fleet.aborted(canary).startswith("CanaryIncorrect")
+    clients.none_failed("an abort for what it answers")
+    fleet.edit({"engine": {"env": env}})
+
+
+def stuck(clients: Crowd) -> None:
+    """The canary's engine stands still while its server says that it is healthy. What it has in hand is its own."""
+    fleet, stage = clients.fleet, clients.stage
+    canary = arrival(clients, "stuck")
+    pods = fleet.pods(canary)
+    stage.turn(pods, hang=True)
+    fleet.wait("abort", STILL + 30, lambda: bool(fleet.aborted(canary)))
+    stage.turn(pods, hang=False)
+    left(clients, canary, "stands still")
+    assert fleet.aborted(canary).startswith("CanaryStuck")
+    own = clients.excused("an abort for no progress", lambda failure: failure.pod in pods_by_name(pods))
+    assert len(own) <= 0.34 * FEW * (STILL + DETECTION + 1)
+
+
+def dead(clients: Crowd) -> None:
+    """The canary's process dies twice. Lost is what it had in hand, and what came before its endpoint was gone."""
+    fleet = clients.fleet
+    canary = arrival(clients, "dead")
+    (pod,) = fleet.pods(canary)
+    name = pod["metadata"]["name"]
+    kills = [killed_canary(clients, canary, name) for _ in range(2)]
+    fleet.wait("abort", 60, lambda: bool(fleet.aborted(canary)))
+    left(clients, canary, "dies")
+    assert fleet.aborted(canary).startswith("CanaryDead")
+
+    def lost(failure: Failure) -> bool:
+        near = any(killed - 1 <= failure.time <= killed + ENDPOINT for killed in kills)
+        return near and (failure.pod == name or (not failure.pod and failure.kind in ("http 503", "reset")))
+
+    own = clients.excused("an abort for its deaths", lost)
+    assert len(own) <= len(kills) * 0.34 * FEW * (ENDPOINT + 1)
+
+
+def killed_canary(clients: Crowd, canary: str, name: str) -> float:
+    """kill -9 of the canary's pod while it serves, until it has begun again or is given up; when that was."""
+    fleet, stage = clients.fleet, clients.stage
+    fleet.wait("a canary that serves", 90, lambda: share(fleet, canary) > 0 and fleet.log.pods[name].ready)
+    (pod,) = fleet.pods(canary)
+    before, killed = fleet.log.pods[name].restarts, time.time()
+    stage.kill(pod)
+    fleet.wait("its restart", 60, lambda: fleet.log.pods[name].restarts > before or bool(fleet.aborted(canary)))
+    return killed
 
 
 def killed_stable(clients: Crowd) -> None:
