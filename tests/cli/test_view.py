@@ -88,3 +88,11 @@ def test_partitions_are_named_by_their_resource(scene):
     limits = {"amd.com/cpx_nps4": "2"}
     owned[-1]["spec"]["containers"][0]["resources"] = {"limits": limits, "requests": limits}
     assert fleet(resource, owned).branches[0].pods[-1].gpus == "2 cpx_nps4"
+
+
+def test_where_a_route_sends_what_is_shown(text, scene, now):
+    resource, owned = scene("canary")
+    resource["status"]["routing"] = ["HTTPRoute llama: x-audience: internal -> llama-9", "HTTPRoute llama: llama 100%"]
+    written = text(view(fleet(resource, owned), now))
+    assert "HTTPRoute llama: x-audience: internal -> llama-9\n" in written
+    assert "HTTPRoute llama: llama 100%\n" in written

@@ -130,10 +130,16 @@ async def test_a_cohort_comes_first_and_only_it_meets_the_canary(by_gateway, gol
     assert [item["name"] for item in first["backendRefs"]] == [story.revision(2).name]
     assert backends(story) == {"qwen": 100, story.revision(2).name: 0}
     story.fleet.gateway.cohort = 0.1
+    v2 = story.revision(2).name
+    rules = [f"HTTPRoute qwen: x-audience: internal -> {v2}", f"HTTPRoute qwen: qwen 100%, {v2} 0%"]
+    await story.run_until(lambda: story.status["routing"] == rules, 25)
     await story.run_until(lambda: story.weights.get("v2", 0) > 0)
     assert len(route(story)["spec"]["rules"]) == 1
+    await story.run_until(lambda: story.status["routing"] == [f"HTTPRoute qwen: qwen 80%, {v2} 20%"], 25)
     await story.run_until(lambda: story.stable.number == 2)
     golden(story)
+    await story.run_until_reason("Stable")
+    assert story.status["routing"] == ["HTTPRoute qwen: qwen 100%"]
 
 
 async def test_when_stable_dies_the_route_sends_all_to_the_canary(by_gateway, golden):

@@ -82,7 +82,7 @@ def head(fleet: Fleet, now: float) -> Iterator[Text]:
         yield Text(fleet.message)
     if fleet.todo:
         yield Text(f"→ {fleet.todo}", "yellow")
-    for facts in (_step(fleet, now), _facts(fleet)):
+    for facts in (_step(fleet, now), _facts(fleet), *(fleet.status.get("routing") or ())):
         if facts:
             yield Text(facts, "dim")
 
