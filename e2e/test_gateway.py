@@ -97,7 +97,7 @@ def rollouts(clients: Crowd) -> None:
 
 
 def aborts(clients: Crowd) -> None:
-    """Every kind of abort, a third revision in the middle, and a stable pod that dies."""
+    """A third revision in the middle, canaries that do not accept, fail and are slow, and a stable pod that dies."""
     third_in_the_middle(clients)
     not_accepting(clients)
     erroring(clients)
