@@ -193,7 +193,8 @@ def test_equal_arms_under_unlike_load_are_no_regression_beyond_the_nominal_rate(
 
 
 def test_the_simulation_would_see_a_judge_that_does_not_ask_for_like_loads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specfleet.judgement.validity.MAX_LOAD_RATIO", math.inf)
+    for limit in ("MAX_LOAD_RATIO", "MAX_BLOCK_LOAD_RATIO"):
+        monkeypatch.setattr(f"specfleet.judgement.validity.{limit}", 1e6)
     assert sum(alarmed(5.0, seed) for seed in range(6)) == 6
 
 

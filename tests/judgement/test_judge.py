@@ -165,9 +165,29 @@ def test_a_canary_that_is_given_less_to_do_is_not_compared_in_speed() -> None:
     )  # fmt: skip
     verdict = judge(evidence(BUSY, spared, 60), True, POLICY)
     assert verdict.of(Metric.SPEED).outcome is Outcome.INSUFFICIENT_OVERLAP
-    assert verdict.of(Metric.SPEED).message == "speed: mean batch 1.3 on canary, 8.0 on stable"
+    assert verdict.of(Metric.SPEED).message == (
+        "speed: mean batch 1.3 on canary, 8.0 on stable, about alike in 0 of 60 blocks"
+    )
     assert verdict.of(Metric.ACCEPTANCE).outcome is Outcome.NON_INFERIOR
     assert not verdict.proven
+
+
+def test_blocks_in_which_the_canary_had_little_to_do_say_nothing_of_its_speed() -> None:
+    """An hour with a fifth of stable's requests, in small and therefore fast batches, and then an hour with as many."""
+    slower = replace(BUSY, decode_seconds=BUSY.decode_seconds * 1.06)
+    spared = replace(
+        BUSY, first_tokens=12, finished=12, http_requests=12, iterations=1000, decode_outputs=1200, drafts=1200,
+        draft_tokens=3600, accepted=2160, decode_seconds=75,
+    )  # fmt: skip
+    total = evidence(BUSY, spared, 60)
+    for number in range(60):
+        noisy = replace(slower, decode_seconds=slower.decode_seconds * (1 + 0.01 * math.sin(2.3 * number)))
+        total = total.add(Block({f"s{i}": BUSY for i in range(4)}, {"c0": noisy}))
+    speed = judge(total, True, POLICY).of(Metric.SPEED)
+    assert speed.estimate == pytest.approx(100 / 1.06 - 100, abs=0.1)
+    assert speed.blocks == 60
+    assert speed.outcome is not Outcome.NON_INFERIOR
+    assert judge(total, True, POLICY).of(Metric.ERRORS).blocks == 120
 
 
 @pytest.mark.parametrize(("factor", "outcome"), [(2.0, Outcome.NON_INFERIOR), (0.5, Outcome.REGRESSION)])

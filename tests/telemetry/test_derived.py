@@ -66,7 +66,7 @@ def test_batch_rate_and_errors_are_plain_ratios() -> None:
         per_position=(4.0, 1.0),
     )  # fmt: skip
     assert derived.mean_batch(tally) == 4
-    assert derived.request_rate(tally) == pytest.approx(0.1)
+    assert derived.request_rate(tally) == pytest.approx(50 / 60)
     assert derived.error_share(tally) == pytest.approx(0.1)
     assert derived.position_acceptance(tally, 1) == pytest.approx(0.1)
     assert derived.position_acceptance(tally, 2) is None

@@ -9,7 +9,7 @@ from specfleet.judgement.forecast import Reach, blocks_until
 from specfleet.judgement.ratios import AT_FIRST_POSITION, RATIOS, Ratio
 from specfleet.judgement.sequence import half_width, no_event_bound, t_quantile, tuned_rho2
 from specfleet.judgement.spread import Pods, Totals, concentration, spread_of
-from specfleet.judgement.validity import Obstacle
+from specfleet.judgement.validity import Obstacle, loads, under_like_load, unlike_loads
 from specfleet.judgement.verdict import Metric, MetricVerdict, Outcome, Verdict
 from specfleet.telemetry.evidence import EMPTY, Arm, Evidence, PairedBlock, pool
 
@@ -19,6 +19,7 @@ LUCK = 0.85  # the same of measured pods: a little more, since metrics that do n
 UNCOMPARED = "the arms draft differently, or not at all"
 HIDDEN = "vLLM counts draft tokens that it does not verify, or accepts them by a rule"
 
+Blocks = Sequence[PairedBlock]
 Row = tuple[float, float, float]  # a block: its weight, and by it the ratio of the canary and that of stable
 
 
@@ -68,9 +69,11 @@ def judge(evidence: Evidence, acceptance_comparable: bool, policy: Policy) -> Ve
     judged = [metric for metric in Metric if metric is not Metric.TTFT or policy.ttft_limit is not None]
     failing = len(judged) if comparable else len(judged) - 1
     totals = {arm: pool(evidence.pods[arm]) for arm in (Arm.CANARY, Arm.STABLE)}
+    matched = under_like_load(evidence.blocks)
+    unlike = _unmatched(evidence, matched, totals, policy)
     return Verdict(
         tuple(
-            _judge(metric, evidence, totals, policy, failing)
+            _judge(metric, evidence, (matched, unlike), totals, policy, failing)
             if comparable or metric is not Metric.ACCEPTANCE
             else _held(metric, policy, 0, Outcome.NOT_COMPARABLE, HIDDEN if policy.hidden else UNCOMPARED)
             for metric in judged
@@ -102,7 +105,7 @@ def resolvable_margin(
 def _noise(ratio: Ratio, evidence: Evidence, share: float, policy: Policy) -> tuple[float, float]:
     """(how far the estimate is off four times in five, half-width of its interval) after the longest analysis, if the
     last step's pods do what those of `evidence` did; zeros before it is enough to tell."""
-    rows = _informing(ratio, evidence.blocks)
+    rows = _informing(ratio, under_like_load(evidence.blocks) if ratio.like_load else evidence.blocks)
     if len(rows) < policy.min_blocks:
         return 0.0, 0.0
     _, sigma = _effect(ratio, rows)
@@ -115,10 +118,20 @@ def _any_speculation(pods: Pods) -> bool:
     return any(tally.speculating for arm in pods.values() for tally in arm.values())
 
 
-def _judge(metric: Metric, evidence: Evidence, totals: Totals, policy: Policy, failing: int) -> MetricVerdict:
+def _judge(
+    metric: Metric,
+    evidence: Evidence,
+    matched: tuple[Blocks, Obstacle],
+    totals: Totals,
+    policy: Policy,
+    failing: int,
+) -> MetricVerdict:
+    """`matched` are the blocks under like load, and why they are not enough."""
     ratio = policy.ratio(metric)
-    rows = _informing(ratio, evidence.blocks)
+    rows = _informing(ratio, matched[0] if ratio.like_load else evidence.blocks)
     obstacle = _untimed(metric, evidence, policy) or _obstacle(ratio, evidence, totals, len(rows), policy)
+    if ratio.like_load and (obstacle is None or obstacle[0] is Outcome.INSUFFICIENT_DATA):
+        obstacle = matched[1] or obstacle
     if obstacle is not None:
         return _held(metric, policy, len(rows), *obstacle)
     estimate, reach = _interval(ratio, rows, evidence.pods, totals, policy)
@@ -195,6 +208,16 @@ def _obstacle(ratio: Ratio, evidence: Evidence, totals: Totals, blocks: int, pol
             return Outcome.INSUFFICIENT_DATA, f"{ratio.requests(tally):.0f} of {policy.min_requests} requests on {arm}"
     found = (need(totals[Arm.CANARY], totals[Arm.STABLE]) for need in ratio.needs)
     return next((obstacle for obstacle in found if obstacle), None)
+
+
+def _unmatched(evidence: Evidence, matched: Blocks, totals: Totals, policy: Policy) -> Obstacle:
+    """Too few blocks under like load, or under one that is unlike in all of them together."""
+    if len(matched) >= policy.min_blocks:
+        return unlike_loads(loads(matched, Arm.CANARY), loads(matched, Arm.STABLE))
+    unlike = unlike_loads(totals[Arm.CANARY], totals[Arm.STABLE])
+    if len(evidence.blocks) < policy.min_blocks or unlike is None:
+        return None
+    return Outcome.INSUFFICIENT_OVERLAP, f"{unlike[1]}, about alike in {len(matched)} of {_blocks(evidence)}"
 
 
 def _blocks(evidence: Evidence) -> str:

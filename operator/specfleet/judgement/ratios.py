@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from specfleet.judgement.validity import Obstacle, contradicting, unlike_drafts, unlike_loads, unlike_requests
+from specfleet.judgement.validity import Obstacle, contradicting, unlike_drafts, unlike_requests
 from specfleet.judgement.verdict import Metric, Unit
 from specfleet.telemetry.counters import Tally
 
@@ -23,6 +23,7 @@ class Ratio:
     needs: tuple[Callable[[Tally, Tally], Obstacle], ...]  # what must be so of both arms' sums (canary, stable)
     spread: float  # shipped standard deviation between pods of one revision, in `unit`
     spread_freedom: float  # its degrees of freedom: how firmly it is believed
+    like_load: bool = False  # only blocks in which both arms worked under about the same load inform
     hint: str = ""  # said behind the interval where its sign could be misread
 
     def known(self, tally: Tally) -> bool:
@@ -55,7 +56,8 @@ RATIOS: dict[Metric, Ratio] = {
         traffic="decoding",
         unit="%",
         higher_is_better=True,
-        needs=(contradicting, unlike_loads, unlike_requests),
+        needs=(contradicting, unlike_requests),
+        like_load=True,
         spread=2.0,
         spread_freedom=4,
     ),
@@ -92,7 +94,8 @@ RATIOS: dict[Metric, Ratio] = {
         traffic="timed first tokens",
         unit="points",
         higher_is_better=False,
-        needs=(unlike_loads, unlike_requests),
+        needs=(unlike_requests,),
+        like_load=True,
         spread=0.5,
         spread_freedom=4,
     ),

@@ -1,6 +1,8 @@
 """Whether two arms' counters can be compared at all: the traps of vLLM's metrics, each with its reason. Pure."""
 
 import math
+from collections.abc import Sequence
+from operator import attrgetter
 
 from specfleet.judgement.verdict import Outcome
 from specfleet.telemetry.counters import Tally
@@ -13,8 +15,12 @@ from specfleet.telemetry.derived import (
     prompt_share,
     request_rate,
 )
+from specfleet.telemetry.evidence import Arm, PairedBlock
 
 MAX_LOAD_RATIO = math.sqrt(2)  # a half-bin of log2 batch size: step time hardly moves within one
+MAX_BLOCK_LOAD_RATIO = 2.0  # of a single block, whose few requests differ by chance; all together obey the other
+_LOAD = ("decode_outputs", "iterations", "http_requests", "seconds")
+_BATCH = attrgetter("decode_outputs", "iterations")
 MAX_COVERAGE_RATIO = 1.1  # phantom drafts in a tenth of the steps take 4.5 points off an acceptance of 50 %
 MAX_PROMPT_RATIO = 2.0  # requests are of other kinds beyond it
 
@@ -60,6 +66,29 @@ def unlike_loads(canary: Tally, stable: Tally) -> Obstacle:
     if batches[0] is None or batches[1] is None:
         return Outcome.INSUFFICIENT_OVERLAP, "mean batch unknown"
     return Outcome.INSUFFICIENT_OVERLAP, f"mean batch {batches[0]:.1f} on canary, {batches[1]:.1f} on stable"
+
+
+def under_like_load(blocks: Sequence[PairedBlock]) -> Sequence[PairedBlock]:
+    """The blocks in which the arms worked under about the same load, by the batch or by the rate of requests.
+
+    A canary with 5 % of the requests runs small batches, and looks fast, for as long as that step lasts: those blocks
+    say nothing of its speed. By columns and without a division, since a thousand deployments are judged each block.
+    """
+    most = MAX_BLOCK_LOAD_RATIO
+    canaries, stables = (map(_BATCH, map(attrgetter(arm), blocks)) for arm in ("canary", "stable"))
+    return [
+        block
+        for block, (out, steps), (out_s, steps_s) in zip(blocks, canaries, stables, strict=True)
+        if 0 < (mine := out * steps_s) <= most * out_s * steps <= most * most * mine
+        or _alike(request_rate(block.canary), request_rate(block.stable), most)
+    ]
+
+
+def loads(blocks: Sequence[PairedBlock], arm: Arm) -> Tally:
+    """What an arm did in these blocks, as far as it tells the load."""
+    tallies = list(map(attrgetter(arm), blocks))
+    outputs, steps, requests, seconds = (math.fsum(map(attrgetter(name), tallies)) for name in _LOAD)
+    return Tally(decode_outputs=outputs, iterations=steps, http_requests=requests, seconds=seconds)
 
 
 def unlike_requests(canary: Tally, stable: Tally) -> Obstacle:

@@ -78,11 +78,11 @@ def time_per_output_token(tally: Tally) -> float | None:
 
 
 def request_rate(tally: Tally) -> float | None:
-    """first tokens ÷ pod-seconds: requests per second that one pod begins to answer.
+    """HTTP requests ÷ pod-seconds: requests per second that one pod answers.
 
-    Source: vllm:time_to_first_token_seconds_count over the time between the scrapes.
+    Source: http_requests_total of the handlers /v1/* over the time between the scrapes.
     """
-    return _ratio(tally.first_tokens, tally.seconds)
+    return _ratio(tally.http_requests, tally.seconds)
 
 
 def coverage(tally: Tally) -> float | None:
