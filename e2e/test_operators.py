@@ -64,6 +64,29 @@ def test_leader_wakes_when_another_leads(stage: Stage, new_fleet: NewFleet) -> N
         fleet.none_failed()
 
 
+def test_leader_is_killed_mid_canary(stage: Stage, new_fleet: NewFleet) -> None:
+    """Its container starts again with the same name, beside another operator that waits for the Lease."""
+    fleet = new_fleet("beheaded")
+    with fleet.traffic():
+        canary = fleet.canary(tokens(5))
+        killed, begun = stage.leader(), fleet.second()
+        before, since = restarts(stage.operator(killed)), time.time() + 1
+        stage.kill(stage.operator(killed))
+        fleet.wait("its restart", 40, lambda: restarts(stage.operator(killed)) > before)
+        fleet.wait("news", 30, lambda: fleet.second() > begun + 5)
+        assert {round(look.share(canary), 2) for look in fleet.looks(begun)} == {0.33}
+        fleet.promoted(canary)
+        written = {pod["metadata"]["name"]: deeds(stage, pod["metadata"]["name"], since) for pod in stage.operators()}
+        assert [name for name, deed in written.items() if deed] == [stage.leader()], written
+        assert list(fleet.promotions().values()) == [1, 2]
+        fleet.none_failed()
+
+
+def deeds(stage: Stage, pod: str, since: float) -> list[str]:
+    """What an operator has written beside the Lease."""
+    return [write for write in stage.writes(pod, since) if "/leases" not in write]
+
+
 def another_leads(fleet: Fleet, lost: str) -> None:
     fleet.wait("another leader", 40, lambda: fleet.stage.leader() not in (lost, ""))
     fleet.stage.say(f"{fleet.stage.leader()} leads instead of {lost}")
