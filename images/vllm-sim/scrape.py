@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import re
 import resource
 import sys
 import time
@@ -23,6 +24,13 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 UNCOUNTED = frozenset({"/metrics", "/health", "/load", "/ping", "/version", "/sim"})
 HUGE_MEGABYTES = 100
 STARTED = time.time()
+_TOKENS = re.compile(rb"^(vllm:generation_tokens_total\{.*\}) .*$", re.MULTILINE)
+#: Pages in which one counter is nothing that a counter can be.
+SPOILED: dict[str, Callable[[bytes], bytes]] = {
+    "nan": lambda page: _TOKENS.sub(rb"\1 NaN", page),
+    "negative": lambda page: _TOKENS.sub(rb"\1 -5.0", page),
+    "duplicate": lambda page: _TOKENS.sub(rb"\1 1.0\n\1 2.0", page),
+}
 
 
 def process_facts() -> Process:
@@ -67,6 +75,8 @@ class Metrics:
             raise web.HTTPFound("http://127.0.0.1:1/metrics")
         if fault == "binary":
             return web.Response(body=os.urandom(65536), headers={"Content-Type": CONTENT_TYPE})
+        if fault in SPOILED:
+            return web.Response(body=SPOILED[fault](self.page()), headers={"Content-Type": CONTENT_TYPE})
         if fault == "ok":
             return web.Response(body=self.page(), headers={"Content-Type": CONTENT_TYPE})
         return await self._long(request, {"huge": self._huge, "endless": self._endless, "slow": self._slow}[fault])

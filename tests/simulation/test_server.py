@@ -11,6 +11,7 @@ import pytest
 
 from simserver import SimServer, events
 from simulated import Page
+from specfleet.telemetry.page import MalformedPage, parse
 
 LONG = {"prompt": "go on", "max_tokens": 150, "temperature": 0, "ignore_eos": True, "stream": True}
 
@@ -180,6 +181,7 @@ def test_an_api_key_guards_the_api_and_nothing_else() -> None:
 
 
 def test_the_page_counts_what_was_asked(server: SimServer) -> None:
+    server.complete("the first makes the series", max_tokens=1)
     before = page(server)
     server.complete("count me", max_tokens=40, ignore_eos=True)
     after = page(server)
@@ -266,6 +268,10 @@ def test_metrics_page_faults(dialled: SimServer) -> None:
         dialled.turn(metrics=fault)
         with dialled.open("/metrics") as answer:
             assert len(answer.read(size)) == size
+    for fault in ("nan", "negative", "duplicate"):
+        dialled.turn(metrics=fault)
+        with dialled.open("/metrics") as answer, pytest.raises(MalformedPage, match="generation_tokens"):
+            parse(answer.read())
     dialled.turn(metrics="redirect")
     with pytest.raises(urllib.error.URLError, match="refused"):
         dialled.open("/metrics")  # urllib follows it, to where nobody listens

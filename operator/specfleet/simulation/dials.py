@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 
 PREFIX = "VLLM_SIM_"
-METRICS_FAULTS = ("ok", "huge", "endless", "slow", "redirect", "binary", "missing")
+METRICS_FAULTS = ("ok", "huge", "endless", "slow", "redirect", "binary", "missing", "nan", "negative", "duplicate")
 
 
 @dataclass(frozen=True, slots=True)
