@@ -1,5 +1,7 @@
 """A canary that is bad: how it is found out, and how it leaves. Each test is a story with a golden transcript."""
 
+from specfleet.judgement.guards import STUCK_SECONDS
+
 
 def longer(story):
     story.edit("numSpeculativeTokens 3 -> 5", speculation={"numSpeculativeTokens": 5})
@@ -45,6 +47,19 @@ async def test_a_collapse_of_acceptance_under_traffic_aborts(at_rest, golden):
     story.behave(2, "acceptance of v2 collapses", accept=0.03)
     await aborted(story)
     assert "CanaryNotAccepting" in story.revision(2).aborted
+    golden(story)
+
+
+async def test_a_canary_that_stands_still_leaves_half_a_minute_later(at_rest, golden):
+    story = await at_rest()
+    longer(story)
+    await at_weight(story, 20)
+    story.behave(2, "the engine of v2 stands still, and its server says that it is healthy", hang=True)
+    stood = story.clock.now
+    await story.run_until(lambda: story.weights == {"v1": 100}, seconds=120)
+    assert STUCK_SECONDS <= story.clock.now - stood <= STUCK_SECONDS + 2 * 5 + 1
+    await aborted(story)
+    assert "CanaryStuck" in story.revision(2).aborted
     golden(story)
 
 

@@ -1,5 +1,6 @@
 """Traffic through a gateway by the operator's own route, from a first revision to every way out of a canary."""
 
+import math
 from itertools import pairwise
 
 import pytest
@@ -86,6 +87,34 @@ async def test_a_canary_that_does_not_accept_loses_its_weight(by_gateway, golden
     await story.run_until(lambda: not story.revision(2).alive)
     assert backends(story) == {"qwen": 1}
     golden(story)
+
+
+@pytest.mark.parametrize(
+    ("reason", "how", "carried"),
+    [
+        ("CanaryStuck", {"hang": True}, True),
+        ("CanaryErroring", {"errors": 0.5}, True),
+        ("CanaryRegressed", {"pace": 2.0}, True),
+        ("CanaryIncorrect", {"garbage": True}, False),
+        ("CanaryDoesNotFit", {"blocks": 12_000}, False),
+        ("ProgressDeadlineExceeded", {"start": math.inf}, False),
+        ("CanaryDead", {"crash": True}, False),
+    ],
+)
+async def test_whatever_aborts_a_canary_the_route_is_stables_again(by_gateway, reason, how, carried):
+    story = await by_gateway()
+    if carried:
+        await canary(story, lambda story: story.reason == "CanaryAnalysing")
+        story.behave(2, **how)
+    else:
+        story.behave(2, **how)
+        await canary(story, lambda story: story.revisions[-1].number == 2)
+    await story.run_until_reason("CanaryAborted", seconds=6000)
+    await story.run_until(lambda: not story.revision(2).alive)
+    assert story.revision(2).aborted.startswith(reason)
+    assert backends(story) == {"qwen": 1}
+    assert story.watchdog.wrongs == []
+    assert story.fleet.lost == 0
 
 
 async def test_at_half_of_the_pods_an_aborted_canary_leaves_as_stable_grows_back(by_gateway, golden):

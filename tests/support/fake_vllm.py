@@ -9,6 +9,7 @@ from specfleet.controller.probes import CHAT, Answer
 TOKENS = 400  # of every answer
 STEP_SECONDS = 0.012
 BUCKETS = (0.25, 0.5, 1.0, 2.5, 5.0)  # seconds to the first token, besides infinity
+PATIENCE = 60.0  # seconds until a client gives up
 PROMPT, SLOW = 0.3, 4.0  # seconds that first tokens take
 
 
@@ -30,6 +31,7 @@ class Behaviour:
     blocks: int | None = 24_000  # of 16 tokens, in the KV cache; None is a page that does not say
     late: float = 0.0  # share of requests whose first token is slow
     timed: bool = True  # the page has the histogram of first tokens
+    hang: bool = False  # takes requests, and no engine step is made
     dark: bool = False  # neither metrics nor probes can be reached
 
     def survival(self, length: int) -> tuple[float, ...]:
@@ -62,6 +64,9 @@ class Server:
 
     def serve(self, how: Behaviour, rate: float, start: float, seconds: float) -> None:
         """`seconds` of `rate` requests per second that begin at `start`."""
+        if how.hang:
+            self.rate, self.busy_until = rate, max(self.busy_until, start + seconds + PATIENCE if rate else 0.0)
+            return
         self.served += rate * seconds
         requests, self.served = divmod(self.served, 1.0)
         self.rate = rate

@@ -155,6 +155,9 @@ def _weigh(rollout: Rollout, facts: Facts, policy: Policy, step: Step, shape: Sh
     until = max(rollout.reached or now, facts.since) + step.min_seconds
     if now < until:
         return Turn(rollout, shape, True, dwelling(step, until))
+    if facts.still:
+        standing = "the canary has requests running, and made no engine step since the last scrape"
+        return Turn(rollout, shape, True, Note(Reason.CANARY_ANALYSING, standing))
     if step.cohort:
         return _after_cohort(rollout, facts, policy, shape)
     if facts.split:

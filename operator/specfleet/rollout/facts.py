@@ -71,6 +71,7 @@ def canary_facts(
         unroutable=unroutable(scene, canary, rollout),
         split=split(scene, canary, rollout, evidence),
         drafts=scene.seen.canary.recent.drafts,
+        still=scene.seen.canary.stalled > 0,
         # Where a surge was asked for, nobody speaks of lending.
         cannot_lend="" if rollout.borrowed or wanted.max_surge is not None else cannot_lend(scene),
         in_vain=in_vain(scene),

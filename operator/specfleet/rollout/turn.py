@@ -48,9 +48,9 @@ class Facts:
 
     With a gateway: `weight` is the percent that the route gives the canary and `cohort` the one that it serves;
     `pending` says why the route is not known to be in force, `unroutable` why no weight may go to the canary now, and
-    `split` why the requests that the pods counted are not the share asked for. `drafts` are the canary's of late.
-    `cannot_lend` is why stable gives up no pod for it where no GPU is free, `in_vain` why one that it gives up would
-    make no room at all."""
+    `split` why the requests that the pods counted are not the share asked for. `drafts` are the canary's of late;
+    `still` says that it has requests running and makes no engine step. `cannot_lend` is why stable gives up no pod for
+    it where no GPU is free, `in_vain` why one that it gives up would make no room at all."""
 
     canary: Revision
     stable: Revision
@@ -72,6 +72,7 @@ class Facts:
     unroutable: Note | None = None
     split: Note | None = None
     drafts: float = 0.0
+    still: bool = False
     cannot_lend: str = ""
     in_vain: str = ""
 
