@@ -1,5 +1,7 @@
 """The cache: the newest of every object, one resource's objects, and what a LIST takes away."""
 
+import pytest
+
 from specfleet.controller.cache import Cache, Key, key_of
 from specfleet.controller.protocol import RESOURCES
 
@@ -135,3 +137,49 @@ def test_what_nobody_reads_is_not_kept():
     (key,) = cache.put({**raw, "metadata": {**raw["metadata"], "managedFields": [{"manager": "kubectl"}]}})
     (kept,) = cache._objects.values()
     assert "managedFields" not in kept["metadata"], key
+
+
+def fleet(name, created="2026-01-01T00:00:00Z", **traffic):
+    meta = {"name": name, "namespace": "chat", "uid": name, "resourceVersion": "1", "creationTimestamp": created}
+    return {"kind": "SpecDecodeDeployment", "metadata": meta, "spec": {"traffic": traffic}}
+
+
+CHAT, TALK, ANY = ({"name": "mine", **part} for part in ({"rule": "chat"}, {"rule": "talk"}, {}))
+PUBLIC, TLS = (
+    {"name": "public", "namespace": "gateways"},
+    {"name": "public", "namespace": "gateways", "sectionName": "tls"},
+)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "rivals"),
+    [
+        ({"route": CHAT}, {"route": CHAT}, True),
+        ({"route": CHAT}, {"route": TALK}, False),
+        ({"route": CHAT}, {"route": ANY}, True),
+        ({"route": CHAT}, {"route": {**CHAT, "name": "other"}}, False),
+        ({"route": CHAT}, {"gateway": PUBLIC}, False),
+        ({"gateway": PUBLIC, "hostnames": ["a", "b"]}, {"gateway": PUBLIC, "hostnames": ["b"]}, True),
+        ({"gateway": PUBLIC, "hostnames": ["a"]}, {"gateway": PUBLIC, "hostnames": ["b"]}, False),
+        ({"gateway": PUBLIC}, {"gateway": PUBLIC}, True),
+        ({"gateway": PUBLIC, "hostnames": ["a"]}, {"gateway": TLS, "hostnames": ["a"]}, True),
+        ({"gateway": {**PUBLIC, "name": "else"}, "hostnames": ["a"]}, {"gateway": PUBLIC, "hostnames": ["a"]}, False),
+        ({}, {"route": CHAT}, False),
+        ({"route": CHAT}, {"route": "nonsense", "hostnames": 3}, False),
+    ],
+)
+def test_of_two_that_want_the_same_requests_the_younger_is_told_of_the_older(mine, theirs, rivals):
+    cache = Cache()
+    cache.put(fleet("qwen", "2026-01-01T00:00:02Z", **mine))
+    cache.put(fleet("llama", "2026-01-01T00:00:01Z", **theirs))
+    assert cache.rival(KEY) == ("chat/llama" if rivals else "")
+    assert cache.rival(Key("chat", "llama")) == ""
+
+
+def test_made_in_the_same_second_the_lesser_name_is_the_older():
+    cache = Cache()
+    for name in ("qwen", "llama"):
+        cache.put(fleet(name, route=CHAT))
+    assert cache.rival(KEY) == "chat/llama"
+    cache.drop("SpecDecodeDeployment", "chat", "llama")
+    assert cache.rival(KEY) == ""

@@ -3,6 +3,7 @@
 import pytest
 
 from fake_gateway import backend, user_route
+from story import Story
 
 FOREIGN = {
     "name": "images",
@@ -124,3 +125,27 @@ async def test_without_its_evidence_our_part_beside_another_backend_stays_as_lar
     await story.run_until_reason("Stable")
     assert spec(story)["rules"][0]["backendRefs"] == shared["backendRefs"]
     assert story.watchdog.wrongs == []
+
+
+async def test_of_two_on_one_rule_the_younger_waits_and_leaves_the_rule_alone(at_rest):
+    rule = {"name": "chat", "backendRefs": [backend("llama", 1)]}
+    mine = user_route("mine", [rule])
+    elder = {
+        "apiVersion": "specfleet.dev/v1alpha1",
+        "kind": "SpecDecodeDeployment",
+        "metadata": {"name": "llama", "namespace": "chat"},
+        "spec": {"traffic": {"route": {"name": "mine", "rule": "chat"}}},
+    }
+    story = Story(route="mine", before=[mine, elder], spec={"traffic": {"route": {"name": "mine", "rule": "chat"}}})
+    await story.run_until_reason("RouteConflict", seconds=300)
+    assert "chat/llama" in story.status["message"]
+    before = story.kube.find("HTTPRoute", "chat", "mine")["spec"]
+    story.edit("longer", speculation={"numSpeculativeTokens": 5})
+    await story.run(300)
+    assert story.kube.find("HTTPRoute", "chat", "mine")["spec"] == before
+    assert story.reason == "RouteConflict"
+    story.kube.remove("SpecDecodeDeployment", "chat", "llama")
+    live = story.kube.find("HTTPRoute", "chat", "mine")
+    story.kube.put({**live, "spec": {**live["spec"], "rules": [{**rule, "backendRefs": [backend("qwen", 1)]}]}})
+    await story.run_until(lambda: story.stable.number == 2)
+    await story.run_until_reason("Stable")
