@@ -1,6 +1,7 @@
 """Traffic through a gateway by the operator's own route, from a first revision to every way out of a canary."""
 
 import math
+import re
 from itertools import pairwise
 
 import pytest
@@ -165,6 +166,9 @@ async def test_a_cohort_comes_first_and_only_it_meets_the_canary(by_gateway, gol
     await story.run_until(lambda: story.weights.get("v2", 0) > 0)
     assert len(route(story)["spec"]["rules"]) == 1
     await story.run_until(lambda: story.status["routing"] == [f"HTTPRoute qwen: qwen 80%, {v2} 20%"], 25)
+    assert "counted" not in story.status["step"]
+    await story.run_until(lambda: "counted" in story.status["step"], 60)
+    assert re.fullmatch(r"(19|20|21)% of \d{2,3} requests", story.status["step"]["counted"])
     await story.run_until(lambda: story.stable.number == 2)
     golden(story)
     await story.run_until_reason("Stable")

@@ -115,6 +115,8 @@ class StepStatus(Part):
     """What the step asks for."""
     reachable: Short | None = None
     """What the number of pods allows, where that differs."""
+    counted: Short | None = None
+    """The canary's share of the requests that the pods counted at this step, whichever way those came."""
     since: Time | None = None
     """When this step was reached; absent on the way to it."""
 

@@ -95,6 +95,7 @@ def _step(fleet: Fleet, now: float) -> str:
     parts = [
         f"step {step.get('index')}/{step.get('of')}",
         f"weight asked {step.get('askedWeight', '?')}{reachable}, actual {fleet.status.get('weight', '?')}",
+        f"counted {step['counted']}" if step.get("counted") else "",
         f"since {then}" if (then := since(step.get("since"), now)) else "",
     ]
     return " · ".join(part for part in parts if part)

@@ -129,14 +129,20 @@ def split(scene: Scene, canary: Revision, rollout: Rollout, evidence: Evidence) 
     asked = scene.routing.percent(canary.name)
     if not asked or asked == 100 or rollout.reached is None:
         return None
+    mine, both, blocks = counted(rollout, evidence)
+    expected = both * asked / 100
+    if expected < SPLIT_REQUESTS or SPLIT_LEAST * expected <= mine <= SPLIT_MOST * expected + SPLIT_REQUESTS:
+        return None
+    seen = f"the canary got {mine:.0f} of {both:.0f} requests in {blocks} blocks"
+    return Note(Reason.SPLIT_NOT_HONOURED, f"{seen}: {100 * mine / both:.1f}% where {asked}% was asked")
+
+
+def counted(rollout: Rollout, evidence: Evidence) -> tuple[float, float, int]:
+    """(the canary's requests, those of both arms, blocks) since the step was reached."""
     since = max(0, rollout.blocks_before + 1 - evidence.forgotten)  # the block in which the weight rose is mixed
     blocks = evidence.blocks[since:]
     mine, theirs = (sum(getattr(block, arm).http_requests for block in blocks) for arm in ("canary", "stable"))
-    expected = (mine + theirs) * asked / 100
-    if expected < SPLIT_REQUESTS or SPLIT_LEAST * expected <= mine <= SPLIT_MOST * expected + SPLIT_REQUESTS:
-        return None
-    seen = f"the canary got {mine:.0f} of {mine + theirs:.0f} requests in {len(blocks)} blocks"
-    return Note(Reason.SPLIT_NOT_HONOURED, f"{seen}: {100 * mine / (mine + theirs):.1f}% where {asked}% was asked")
+    return mine, mine + theirs, len(blocks)
 
 
 def arm_facts(scene: Scene, revision: Revision, seen: ArmSeen) -> ArmFacts:

@@ -10,7 +10,7 @@ from typing import Any
 from specfleet.api import names
 from specfleet.api.conditions import merge
 from specfleet.api.reasons import Reason
-from specfleet.api.status import MAX_SHORT, readable, shortened
+from specfleet.api.status import MAX_SHORT, figure, readable, shortened
 from specfleet.api.validation import findings
 from specfleet.judgement.verdict import Metric, MetricVerdict
 from specfleet.rollout import arms
@@ -18,9 +18,11 @@ from specfleet.rollout.capacity import steps_of
 from specfleet.rollout.comparison import left_out
 from specfleet.rollout.conditions import conditions, refused, told
 from specfleet.rollout.course import Course
+from specfleet.rollout.facts import counted
 from specfleet.rollout.figures import measured, resolved
 from specfleet.rollout.judged import metric, self_check, time_to_decision
 from specfleet.rollout.margins import begun_with, max_blocks, remarks, widened
+from specfleet.rollout.memory import Rollout
 from specfleet.rollout.orders import ignored
 from specfleet.rollout.routefindings import route_findings
 from specfleet.rollout.scene import Scene
@@ -151,9 +153,17 @@ def _step(scene: Scene, course: Course) -> dict[str, Any] | None:
         "of": len(steps),
         "askedWeight": "100%" if promoting else str(step),
         "reachable": f"{reachable}%" if short else None,
+        "counted": None if step.cohort or promoting else _counted(scene, course.turn.rollout),
         "since": None if course.turn.rollout.reached is None else rfc3339(course.turn.rollout.reached),
     }
     return {key: value for key, value in known.items() if value is not None}
+
+
+def _counted(scene: Scene, rollout: Rollout) -> str | None:
+    if rollout.reached is None or scene.seen.evidence_of != rollout.uids:
+        return None
+    mine, both, _ = counted(rollout, scene.seen.evidence)
+    return f"{100 * mine / both:.0f}% of {figure(both, 0)} requests" if both else None
 
 
 def _decision(item: Any) -> dict[str, str]:
