@@ -238,12 +238,16 @@ def _table(judged: list[Judged], cell: Callable[[Result], str], tuned: bool) -> 
     return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
 
 
+LONGEST = 600  # seconds
+
+
 def _cost_conditions() -> tuple[str, ...]:
     return (f"{PODS} pods, {BLOCKS} blocks, all metrics; CPU time of one process, five runs",)
 
 
 def _costs(outcome: Outcome) -> Iterator[Figure]:
     cost = outcome.cost
+    yield Figure("the whole benchmark", f"{outcome.seconds:.0f} s", f"≤ {LONGEST} s", met=outcome.seconds <= LONGEST)
     yield Figure(
         f"CPU time to judge {DEPLOYMENTS} deployments once, median (worst)",
         f"{cost.median:.2f} s ({cost.worst:.2f} s)",

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import platform
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,8 +48,22 @@ def write(name: str, sections: Iterable[Section], page: Path = PAGE) -> Path:
     """Replace what stands between `<!-- NAME:begin -->` and `<!-- NAME:end -->`; what is missing is made."""
     text = page.read_text() if page.exists() else INTRODUCTION
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(replaced(text, name, "\n".join(rendered(section) for section in sections)))
+    page.write_text(replaced(text, name, "\n".join([*(rendered(section) for section in sections), stamp(), ""])))
     return page
+
+
+def stamp() -> str:
+    """When, of which commit, and on what machine."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    processors = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    machine = f"{len(processors)} × {processors[0]}" if processors else platform.machine()
+    what = f"commit {commit.stdout.strip() or 'unknown'}, {machine}, Python {platform.python_version()}"
+    return f"Measured on {datetime.now(UTC):%Y-%m-%d}, {what}."
+
+
+def _lines(file: str) -> list[str]:
+    path = Path(file)
+    return path.read_text().splitlines() if path.exists() else []
 
 
 def save(name: str, data: Mapping[str, object]) -> Path:

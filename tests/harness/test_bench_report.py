@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from bench.report import Figure, Section, rendered, replaced, write
@@ -51,3 +52,8 @@ def test_every_line_of_a_table_has_as_many_cells() -> None:
     table = [line for line in rendered(SECTION).splitlines() if line.startswith("|")]
     assert {line.replace("\\|", "").count("|") for line in table} == {6}
     assert len({len(line) for line in table}) == 1
+
+
+def test_a_part_says_when_and_on_what_it_was_measured(tmp_path: Path) -> None:
+    text = write("x", [SECTION], tmp_path / "page.md").read_text()
+    assert re.search(r"^Measured on \d{4}-\d\d-\d\d, commit [0-9a-f]{7,}, .+, Python 3\.", text, re.MULTILINE)
