@@ -75,6 +75,12 @@ async def paused(begin: Callable[..., Story]) -> None:
     await story.run_until_reason("CanaryPaused")
 
 
+async def hopeless(begin: Callable[..., Story]) -> None:
+    story = await rested(begin, spec={"replicas": 1})
+    longer(story)
+    await story.run_until_reason("MarginNotResolvable")
+
+
 async def inconclusive(begin: Callable[..., Story]) -> None:
     few = {"analysis": {"maxSeconds": 10}}
     story = await carrying(begin, spec={**SHORT, "rollout": {**SHORT["rollout"], **few}})
@@ -295,6 +301,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     promoted,
     scarce_gpus,
     paused,
+    hopeless,
     inconclusive,
     no_traffic,
     dark,

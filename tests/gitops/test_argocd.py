@@ -44,6 +44,7 @@ HEALTH = {
     Reason.SPLIT_NOT_HONOURED: "Progressing",
     Reason.CANARY_PAUSED: "Suspended",
     Reason.CANARY_INCONCLUSIVE: "Suspended",
+    Reason.MARGIN_NOT_RESOLVABLE: "Suspended",
     Reason.CANARY_DEAD: "Degraded",
     Reason.CANARY_INCORRECT: "Degraded",
     Reason.CANARY_DOES_NOT_FIT: "Degraded",

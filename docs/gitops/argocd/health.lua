@@ -39,7 +39,7 @@ local degraded = {
   CanaryErroring = true, CanaryStuck = true, CanaryRegressed = true, CanaryInconclusiveTooLong = true,
   ProgressDeadlineExceeded = true, UserAborted = true,
 }
-local suspended = {CanaryPaused = true, CanaryInconclusive = true}
+local suspended = {CanaryPaused = true, CanaryInconclusive = true, MarginNotResolvable = true}
 
 local message = line(ready)
 if status.canary ~= nil then

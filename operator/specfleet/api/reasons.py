@@ -72,6 +72,11 @@ class Reason(StrEnum):
         "rollout.analysis.maxSeconds of evidence neither proved nor disproved the canary; it goes on measuring.",
         "Widen the margin, add pods or traffic, `promote` or `abort`.",
     )  # fmt: skip
+    MARGIN_NOT_RESOLVABLE = (
+        "MarginNotResolvable", "wait",
+        "A margin is smaller than the last step's pods can resolve: no amount of evidence proves the canary.",
+        "Set the margin that the message names, add replicas, or `promote`.",
+    )  # fmt: skip
     NO_TRAFFIC = (
         "NoTraffic", "wait", "An arm did nothing that a metric can be read from: no requests, or no such counters.",
         "Send traffic, or `promote`.",

@@ -15,6 +15,8 @@ from specfleet.rollout.waiting import blocked, describe, dwelling, in_vain, open
 BLOCKS_PER_STEP = 3  # the least evidence between two steps; proof is asked for once, before 100 percent
 COHORT_DRAFTS = 200  # drafts by which a cohort shows that the canary accepts any
 
+UNDECIDED = (Outcome.INCONCLUSIVE, Outcome.INSUFFICIENT_DATA)
+
 
 def advance(rollout: Rollout, facts: Facts, policy: Policy, now: float) -> Turn:
     """The next turn of a canary. Raises nothing; every input gives a Turn."""
@@ -164,12 +166,25 @@ def _weigh(rollout: Rollout, facts: Facts, policy: Policy, step: Step, shape: Sh
         return Turn(rollout, shape, True, facts.split)
     if rollout.step < len(policy.steps) - 1:
         return _between_steps(rollout, facts, policy, shape)
+    return _at_the_last(rollout, facts, policy, shape)
+
+
+def _at_the_last(rollout: Rollout, facts: Facts, policy: Policy, shape: Shape) -> Turn:
+    """Only proof, or a person, leads on to 100 percent."""
     if facts.verdict.proven:
         proof = "; ".join(metric.message for metric in facts.verdict.metrics if metric.outcome is Outcome.NON_INFERIOR)
         return _promoting(rollout, facts, policy, Note(Reason.CANARY_PROVEN, proof))
+    if hopeless := _hopeless(facts, policy):
+        return Turn(rollout, shape, True, Note(Reason.MARGIN_NOT_RESOLVABLE, hopeless))
     if facts.blocks >= policy.max_blocks:
         return Turn(rollout, shape, True, Note(Reason.CANARY_INCONCLUSIVE, facts.verdict.holding))
     return Turn(rollout, shape, True, unproven(facts.verdict))
+
+
+def _hopeless(facts: Facts, policy: Policy) -> str:
+    """Why a metric that has yet to be proven never will be."""
+    open_ = (item.metric for item in facts.verdict.metrics if item.outcome in UNDECIDED)
+    return next((policy.unresolvable[metric] for metric in open_ if metric in policy.unresolvable), "")
 
 
 def _between_steps(rollout: Rollout, facts: Facts, policy: Policy, shape: Shape) -> Turn:

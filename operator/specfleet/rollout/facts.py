@@ -40,6 +40,7 @@ def policy(scene: Scene, rollout: Rollout) -> Policy:
         paused=scene.spec.paused,
         max_blocks=margins.max_blocks(scene.spec),
         abort_inconclusive=wanted.on_inconclusive == "Abort",
+        unresolvable=margins.unresolvable(scene.spec, begun=margins.begun_with(rollout)),
         startup_seconds=(canary and canary.frozen("startupSeconds")) or scene.spec.pod.startup_seconds,
     )
 

@@ -92,11 +92,23 @@ def remarks(
         alone = "spec.rollout.maxSurge leaves no room for a canary beside the only pod of stable: it waits for Promote"
         yield f"{alone}, and then {outage(spec.pod.startup_seconds)}; allow a surge or add replicas"
         return
+    yield from unresolvable(spec, measured, begun).values()
+
+
+def unresolvable(
+    spec: SpecDecodeDeploymentSpec, measured: Mapping[Metric, float] | None = None, begun: Shape | None = None
+) -> Mapping[Metric, str]:
+    """By metric why its margin proves no canary, and what to do; empty where there is room for none."""
+    shape, found = last_shape(spec), {}
+    if shape is None:
+        return {}
     for metric, least in _least(spec, measured).items():
         used = _margin(spec, metric, begun or shape)
         if used < least:
             best = f"set {math.ceil(least)}, or add replicas"
-            yield f"{_name(metric)} is {used:g}, but {_resolve(shape, least)}: no canary may ever be proven; {best}"
+            said = f"{_name(metric)} is {used:g}, but {_resolve(shape, least)}: no canary may ever be proven; {best}"
+            found[metric] = said
+    return found
 
 
 def widened(

@@ -1,11 +1,11 @@
 """What a look at a canary takes and what it gives: the user's policy, what was seen, the turn that follows. Pure."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from specfleet.api.reasons import Reason
 from specfleet.judgement.guards import Failure
-from specfleet.judgement.verdict import Verdict
+from specfleet.judgement.verdict import Metric, Verdict
 from specfleet.rollout.memory import Rollout
 from specfleet.rollout.note import Note
 from specfleet.rollout.shape import Bounds, Shape
@@ -31,7 +31,7 @@ def step_at(steps: Sequence[Step], rollout: Rollout) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the user asked of the rollout."""
+    """What the user asked of the rollout; `unresolvable` says by metric why its margin proves no canary."""
 
     steps: tuple[Step, ...]
     bounds: Bounds
@@ -39,6 +39,7 @@ class Policy:
     max_blocks: int
     abort_inconclusive: bool
     startup_seconds: float
+    unresolvable: Mapping[Metric, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
