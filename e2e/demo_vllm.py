@@ -45,9 +45,7 @@ def version(stage: Stage, address: str) -> str:
 def promotion(story: Story, before: str) -> str:
     stage, fleet = story.stage, story.fleet
     stage.say("the user changes numSpeculativeTokens 4 -> 2")
-    fleet.edit(tokens(2))
-    fleet.wait("new revision", 30, lambda: fleet.newest() != before)
-    after = fleet.newest()
+    after = fleet.revised(tokens(2))
     fleet.wait("canary traffic", START, lambda: fleet.carrying(after))
     begun = fleet.second()
     fleet.promoted(after, 3 * START)
@@ -84,9 +82,7 @@ def abort(story: Story, stable: str) -> None:
     stage, fleet = story.stage, story.fleet
     fleet.wait("rest", 180, fleet.settled)
     stage.say("the user tries a drafter that was made for another vocabulary")
-    fleet.edit({"speculation": {"draft": vllm_fleet.source(vllm_fleet.UNFIT_DRAFTER)}})
-    fleet.wait("new revision", 30, lambda: fleet.newest() != stable)
-    unfit = fleet.newest()
+    unfit = fleet.revised({"speculation": {"draft": vllm_fleet.source(vllm_fleet.UNFIT_DRAFTER)}})
     fleet.wait("abort", START, lambda: bool(fleet.aborted(unfit)))
     story.check(fleet.aborted(unfit).startswith("CanaryNotAccepting"), f"aborted: {fleet.aborted(unfit)}")
     fleet.wait("end of the canary's pods", 180, lambda: not fleet.pods(unfit))

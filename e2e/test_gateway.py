@@ -230,11 +230,9 @@ def slow(clients: Crowd) -> None:
 
 def incorrect(clients: Crowd) -> None:
     """The canary answers nonsense from the beginning: nobody gets any of it."""
-    fleet, before = clients.fleet, clients.fleet.newest()
+    fleet = clients.fleet
     env = fleet.spec()["engine"]["env"]
-    fleet.edit({"engine": {"env": [*env, {"name": "VLLM_SIM_GARBAGE", "value": "1"}]}})
-    fleet.wait("new revision", 30, lambda: fleet.newest() != before)
-    canary = fleet.newest()
+    canary = fleet.revised({"engine": {"env": [*env, {"name": "VLLM_SIM_GARBAGE", "value": "1"}]}})
     fleet.wait("abort", GONE, lambda: bool(fleet.aborted(canary)))
     assert not any(look.share(canary) for look in fleet.log.looks)
     left(clients, canary, "nonsense")
@@ -267,12 +265,7 @@ def dead(clients: Crowd) -> None:
     fleet.wait("abort", 60, lambda: bool(fleet.aborted(canary)))
     left(clients, canary, "dies")
     assert fleet.aborted(canary).startswith("CanaryDead")
-
-    def lost(failure: Failure) -> bool:
-        near = any(killed - 1 <= failure.time <= killed + ENDPOINT for killed in kills)
-        return near and (failure.pod == name or (not failure.pod and failure.kind in ("http 503", "reset")))
-
-    own = clients.excused("an abort for its deaths", lost)
+    own = clients.excused("an abort for its deaths", lost_with(name, *kills))
     assert len(own) <= len(kills) * 0.34 * FEW * (ENDPOINT + 1)
 
 
@@ -297,16 +290,20 @@ def killed_stable(clients: Crowd) -> None:
     fleet.wait("restart of the pod", 30, lambda: fleet.log.pods[name].restarts == 1)
     fleet.wait("return of the pod", 60, lambda: fleet.log.pods[name].ready and fleet.log.pods[name].serving)
     time.sleep(5)
-
-    def lost(failure: Failure) -> bool:
-        """In its hands, or sent to it while it was dead."""
-        in_time = killed - 1 <= failure.time <= killed + ENDPOINT
-        return in_time and (failure.pod == name or (not failure.pod and failure.kind in ("http 503", "reset")))
-
-    own = clients.excused("a stable pod is killed", lost)
+    own = clients.excused("a stable pod is killed", lost_with(name, killed))
     kinds = {kind: sum(failure.kind == kind for failure in own) for kind in {failure.kind for failure in own}}
     stage.say(f"lost with {name}: {kinds}, the last {max((f.time for f in own), default=killed) - killed:.1f} s after")
     assert len(own) <= 0.5 * RATE * ENDPOINT
+
+
+def lost_with(pod: str, *kills: float) -> Callable[[Failure], bool]:
+    """Whether a request was in the pod's hands when it was killed, or sent to it while it was dead."""
+
+    def lost(failure: Failure) -> bool:
+        in_time = any(killed - 1 <= failure.time <= killed + ENDPOINT for killed in kills)
+        return in_time and (failure.pod == pod or (not failure.pod and failure.kind in ("http 503", "reset")))
+
+    return lost
 
 
 def at_most(clients: Crowd, pods: int) -> None:

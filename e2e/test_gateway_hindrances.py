@@ -151,10 +151,7 @@ def load(fleet: Fleet, at: str = "") -> Any:
 
 def edited(fleet: Fleet) -> str:
     """A new revision, whose pod gets ready."""
-    before = fleet.newest()
-    fleet.edit({"restart": "again"})
-    fleet.wait("new revision", 30, lambda: fleet.newest() != before)
-    canary = fleet.newest()
+    canary = fleet.revised({"restart": "again"})
     fleet.wait("a ready canary", 60, lambda: any(map(is_ready, fleet.pods(canary))))
     return canary
 

@@ -217,12 +217,16 @@ class Fleet:
         look = self.log.looks[-1]
         return look.share(revision) > 0 and any(self.report.pods.get(pod, 0) for pod in self.seen_pods(revision))
 
-    def canary(self, spec: Mapping[str, Any], seconds: float = 60) -> str:
-        """Edit the spec and wait until users get answers from the new revision; returns its name."""
+    def revised(self, spec: Mapping[str, Any]) -> str:
+        """Edit the spec and wait for the revision that it makes; returns its name."""
         before = self.newest()
         self.edit(spec)
         self.wait("new revision", 30, lambda: self.newest() != before)
-        name = self.newest()
+        return self.newest()
+
+    def canary(self, spec: Mapping[str, Any], seconds: float = 60) -> str:
+        """Edit the spec and wait until users get answers from the new revision; returns its name."""
+        name = self.revised(spec)
         self.wait("canary traffic", seconds, lambda: self.carrying(name))
         return name
 
