@@ -1,26 +1,20 @@
 """A crash or a refusal at every single call to the API server: the end is always the one that it would have been."""
 
+from functools import partial
 from random import Random
 
 import pytest
 
-from mishaps import HOWS, REPORTS, Beginnings, at_rest, carrying, end_of, hows
+from mishaps import HOWS, REPORTS, Beginnings, aborted, at_rest, carrying, end_of, ends_alike, hows, promoted
 
 
 async def first(story):
     await story.run_until_reason("Stable")
 
 
-async def promoted(story):
+async def begun_and_promoted(story):
     await carrying(story)
-    await story.run_until(lambda: story.stable.number == 2)
-    await story.run_until_reason("Stable")
-
-
-async def aborted(story):
-    story.behave(2, "errors", start=3.0, errors=0.3)
-    await story.run_until(lambda: bool(story.revision(2).aborted))
-    await story.run_until(lambda: not story.revision(2).alive)
+    await promoted(story)
 
 
 async def replaced(story):
@@ -33,7 +27,7 @@ async def replaced(story):
 
 
 #: What has happened before a scenario begins.
-BEFORE = {first: (), promoted: (at_rest,), aborted: (at_rest, carrying), replaced: (at_rest, carrying)}
+BEFORE = {first: (), begun_and_promoted: (at_rest,), aborted: (at_rest, carrying), replaced: (at_rest, carrying)}
 
 
 @pytest.fixture(scope="module")
@@ -46,19 +40,16 @@ def begin():
     return _begin
 
 
-@pytest.mark.parametrize("scenario", [first, promoted, aborted, replaced])
+@pytest.mark.parametrize("scenario", [first, begun_and_promoted, aborted, replaced])
 async def test_a_failure_at_any_call_changes_nothing_in_the_end(scenario, begin):
     story = await begin(scenario)
     end = await end_of(scenario, story)
     for number, call in enumerate(story.kube.calls, start=1):
         for how in sorted(hows(number, call)):
-            again = await begin(scenario)
-            told = await end_of(scenario, again, {number: how})
-            assert again.kube.calls[number - 1].how == how
-            assert told == end, f"{how} at call {number}, {call}:\n{again.text()}"
+            await ends_alike(scenario, partial(begin, scenario), end, number, how)
 
 
-THROUGH = [(promoted, "gateway"), (aborted, "gateway"), (replaced, "gateway"), (promoted, "user")]
+THROUGH = [(begun_and_promoted, "gateway"), (aborted, "gateway"), (replaced, "gateway"), (begun_and_promoted, "user")]
 
 
 @pytest.mark.parametrize(("scenario", "way"), THROUGH)
@@ -73,16 +64,13 @@ async def test_nor_does_one_on_the_way_through_a_gateway(scenario, way, begin):
             continue
         turns = {"crash-after", HOWS[number % len(HOWS)]}
         for how in HOWS if call.kind == "HTTPRoute" else sorted(turns):
-            again = await begin(scenario, way=way)
-            told = await end_of(scenario, again, {number: how})
-            assert again.kube.calls[number - 1].how == how
-            assert told == end, f"{how} at call {number}, {call}:\n{again.text()}"
+            await ends_alike(scenario, partial(begin, scenario, way=way), end, number, how)
 
 
 @pytest.mark.parametrize("seed", range(24))
 async def test_many_failures_and_late_news_change_nothing_in_the_end(seed, begin):
     random = Random(seed)
-    scenario = (promoted, aborted, replaced)[seed % 3]
+    scenario = (begun_and_promoted, aborted, replaced)[seed % 3]
     way = ("gateway", "service", "user")[seed % 7 % 3]
     end = await end_of(scenario, await begin(scenario, way=way))
     mishaps = {call: random.choice(HOWS) for call in range(1, 400) if random.random() < 0.2}

@@ -4,9 +4,8 @@ from functools import partial
 
 import pytest
 
-from mishaps import Beginnings, at_rest, carrying, end_of
+from mishaps import HOWS, Beginnings, aborted, at_rest, carrying, end_of, ends_alike, promoted
 
-REFUSALS = ("429", "500", "timeout", "lost", "409", "crash-before", "crash-after")
 COHORT = {
     "traffic": {
         "gateway": {"name": "public", "namespace": "gateways"},
@@ -21,15 +20,8 @@ def order(story, kind, number):
     story.edit(kind, rollout={"action": action})
 
 
-async def promoted(story):
-    await story.run_until(lambda: story.stable.number == 2)
-    await story.run_until_reason("Stable")
-
-
 async def failed(story):
-    story.behave(2, "errors", start=3.0, errors=0.3)
-    await story.run_until(lambda: bool(story.revision(2).aborted))
-    await story.run_until(lambda: not story.revision(2).alive)
+    await aborted(story)
     story.behave(2, start=3.0)
 
 
@@ -101,9 +93,5 @@ async def test_a_failure_at_any_call_changes_nothing_in_the_end(scenario):
     begin = partial(Beginnings().begin, before, way=way)
     story = await begin()
     end = await end_of(scenario, story)
-    for number, call in enumerate(story.kube.calls, start=1):
-        how = REFUSALS[number % len(REFUSALS)]
-        again = await begin()
-        told = await end_of(scenario, again, {number: how})
-        assert again.kube.calls[number - 1].how == how
-        assert told == end, f"{how} at call {number}, {call}:\n{again.text()}"
+    for number in range(1, len(story.kube.calls) + 1):
+        await ends_alike(scenario, begin, end, number, HOWS[number % len(HOWS)])

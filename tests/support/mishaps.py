@@ -63,6 +63,25 @@ class Beginnings:
         return self._told[way, before].fork(lag)
 
 
+async def promoted(story):
+    await story.run_until(lambda: story.stable.number == 2)
+    await story.run_until_reason("Stable")
+
+
+async def aborted(story):
+    story.behave(2, "errors", start=3.0, errors=0.3)
+    await story.run_until(lambda: bool(story.revision(2).aborted))
+    await story.run_until(lambda: not story.revision(2).alive)
+
+
+async def ends_alike(scenario, begin, end, number, how):
+    """Tell the scenario anew, and let that call go wrong: what it comes to must be `end`."""
+    story = await begin()
+    told = await end_of(scenario, story, {number: how})
+    assert story.kube.calls[number - 1].how == how
+    assert told == end, f"{how} at call {number}, {story.kube.calls[number - 1]}:\n{story.text()}"
+
+
 async def end_of(scenario, story, mishaps=None):
     """Tell the scenario; `mishaps` says what goes wrong, by the number of the call. Returns what it comes to."""
     for call, how in (mishaps or {}).items():
