@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 from specfleet.api.base import Int, Part, atomic_list, map_list, set_list
 
 MAX_TEXT, MAX_SHORT = 1024, 253  # characters
+MAX_FINDINGS = 32
 MAX_PLAIN = 1e9  # larger numbers are printed in powers of ten; no real figure of a fleet is
 
 
@@ -233,7 +234,7 @@ class SpecDecodeDeploymentStatus(Part):
     decisions: Annotated[tuple[Decision, ...], Field(max_length=10, json_schema_extra=atomic_list())] = ()
     """The last decisions, newest first."""
     last_handled_action: ActionStatus | None = None
-    findings: Annotated[tuple[Text, ...], Field(max_length=32, json_schema_extra=set_list())] = ()
+    findings: Annotated[tuple[Text, ...], Field(max_length=MAX_FINDINGS, json_schema_extra=set_list())] = ()
     """Advice: what works but may hurt, such as unpinned weights."""
 
 

@@ -33,14 +33,15 @@ def verdict(scene: Scene, stable: Revision, canary: Revision, evidence: Evidence
 
 def policy(scene: Scene, rollout: Rollout) -> Policy:
     """What the user asked of the rollout. A pod has the time to start that its own revision was made with."""
-    wanted, canary = scene.spec.rollout, scene.roles.canary
+    wanted, canary, steps = scene.spec.rollout, scene.roles.canary, steps_of(scene.spec)
+    last = rollout.step >= len(steps) - 1  # only there proof is asked for
     return Policy(
-        steps=steps_of(scene.spec),
+        steps=steps,
         bounds=scene.bounds(rollout.borrowed),
         paused=scene.spec.paused,
         max_blocks=margins.max_blocks(scene.spec),
         abort_inconclusive=wanted.on_inconclusive == "Abort",
-        unresolvable=margins.unresolvable(scene.spec, begun=margins.begun_with(rollout)),
+        unresolvable=margins.unresolvable(scene.spec, begun=margins.begun_with(rollout)) if last else {},
         startup_seconds=(canary and canary.frozen("startupSeconds")) or scene.spec.pod.startup_seconds,
     )
 

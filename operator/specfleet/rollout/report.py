@@ -10,7 +10,7 @@ from typing import Any
 from specfleet.api import names
 from specfleet.api.conditions import merge
 from specfleet.api.reasons import Reason
-from specfleet.api.status import MAX_SHORT, figure, readable, shortened
+from specfleet.api.status import MAX_FINDINGS, MAX_SHORT, figure, readable, shortened
 from specfleet.api.validation import findings
 from specfleet.judgement.verdict import Metric, MetricVerdict
 from specfleet.rollout import arms
@@ -28,8 +28,6 @@ from specfleet.rollout.routefindings import route_findings
 from specfleet.rollout.scene import Scene
 from specfleet.rollout.waiting import reachable_percent
 from specfleet.rollout.world import Raw, Revision, rfc3339
-
-MAX_FINDINGS = 32  # what the schema admits
 
 
 def status(scene: Scene, course: Course, problems: tuple[str, ...], time: str) -> dict[str, Any]:
